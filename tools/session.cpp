@@ -99,6 +99,13 @@ Result<UniqueId> Session::make_id() const {
   return UniqueId::create(config->joined("bootstrap.interface"));
 }
 
+bool Session::wants_cuda(std::string_view option) const {
+  if (!option.empty()) return option == "cuda";
+  const Options first = options(0);
+  const auto config = load_config(first.config_file, first.settings);  // the ranks report its errors
+  return config.ok() && config->text("device") == "cuda";
+}
+
 Options Session::control_options(int rank) const {
   Options made = options(rank);
   made.settings.emplace_back("device", "host");

@@ -48,6 +48,8 @@ struct Session {
   /// The options of a communicator on the host through which ranks exchange facts. They lack the settings that are
   /// meant for the measured communicator.
   Options control_options(int rank) const;
+  /// Whether --device, or without it the setting `device`, asks for GPUs. `option`: the text of --device, may be empty.
+  bool wants_cuda(std::string_view option) const;
   /// The host that a rank claims to be on; empty: the real host.
   std::string host(int rank) const;
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "config/suggest.h"
 #include "config/trust.h"
@@ -24,6 +25,14 @@ constexpr std::string_view kTrust = "plugins.trust";
 constexpr std::string_view kTestVariable = "TUTTI_TEST_";
 constexpr std::string_view kSettings = "settings.";
 constexpr std::string_view kSettingsVariable = "TUTTI_SETTINGS_";
+
+/// The keys of a section: "shm.slots" of "shm".
+std::vector<std::string> keys_below(const std::string& section, const std::vector<std::string>& known) {
+  std::vector<std::string> keys;
+  const auto is_below = [&](const std::string& key) { return key.starts_with(section + "."); };
+  std::copy_if(known.begin(), known.end(), std::back_inserter(keys), is_below);
+  return keys;
+}
 
 /// A setting that stands in no file.
 Entry entry_of(std::string key, std::string_view text, const std::string& origin) {
@@ -97,6 +106,10 @@ Status Config::declare(const Key& key) {
 Status Config::set(const Entry& entry) {
   if (const auto slot = slots_.find(entry.key); slot != slots_.end()) return apply(entry, slot->second);
   if (entry.key.starts_with(kSettings)) return keep(entry);
+  if (const std::vector<std::string> below = keys_below(entry.key, names()); !below.empty()) {
+    return wrong(entry.place, fmt::format("'{}' is a section, not a setting; its settings are {}", entry.key,
+                                          fmt::join(below, ", ")));
+  }
   return wrong(entry.place, fmt::format("unknown key '{}'{}", entry.key, advice(entry.key, names())));
 }
 

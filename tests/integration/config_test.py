@@ -270,6 +270,24 @@ class Show(ConfigTest):
             for setting in plugin["settings"]:
                 self.line(text, setting["key"])
 
+    def test_a_section_is_no_setting(self):
+        error = self.error_of("bench", "all_reduce", "--set", "timeouts=30s")
+        self.assertIn("'timeouts' is a section, not a setting; its settings are timeouts.bootstrap, ", error)
+
+    def test_bench_and_tune_follow_the_device_of_the_configuration(self):
+        self.write("device: cuda\n")
+        for command in (("bench", "all_reduce"), ("tune",)):
+            result = self.tutti(*command, "--config", "job.yaml", "--max", "8")
+            self.assertNotEqual(result.returncode, 0, result.stdout)
+            self.assertRegex(result.stderr, "cuda is not in this build|cannot use a CUDA device")
+        self.run_ok("bench", "all_reduce", "--config", "job.yaml", "--device", "host", "--max", "8", "--iters", "2",
+                    "--repeat", "1")
+
+    def test_an_id_without_a_rank(self):
+        result = self.tutti("bench", "all_reduce", TUTTI_ID="127.0.0.1:9:" + "0" * 32)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("an id (--id-file, TUTTI_ID) needs the number of this rank", result.stderr)
+
     def test_list_opens_networks_of_other_libraries(self):
         networks = ("--set", "plugins.network=[socket, nccl:/no/such/libnccl-net-x.so]")
         listed = self.tutti("plugin", "list", "--check", "--json", *networks)

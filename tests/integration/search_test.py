@@ -191,10 +191,14 @@ class Explain(unittest.TestCase):
         found = [re.fullmatch(r" *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\)))", line) for line in lines]
         return {match[1]: match[2] or match[3] for match in found}
 
-    def test_ranks_are_those_of_the_machine(self):
-        run = tutti("explain", "all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 4)
+    def test_ranks_are_those_of_each_machine(self):
+        machine = ("--topology", MACHINES / "hgx-h200.yaml", "--nodes", 2)
+        for ranks, options in ((16, machine), (8, (*machine, "--ranks", 4))):
+            run = tutti("explain", "all_reduce", *options)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"{ranks} ranks", run.stdout)
+        run = tutti("explain", "all_reduce", *machine, "--hosts", "a,b")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("--ranks excludes --topology", run.stderr)
 
 
 class TopologyFile(unittest.TestCase):

@@ -290,6 +290,12 @@ class Table(TuneTest):
         shown = tutti(*ring).stdout
         self.assertGreaterEqual(float(re.search(r"chosen: ([\d.]+) µs", shown)[1]), 2 * latency - 0.02, shown)
 
+    def test_an_empty_table_is_a_failure(self):
+        run = tutti("tune", "--repeat", 1, "--collectives", "all_reduce", "--max", 8, "--ranks", 2, "--set",
+                    "protocol=ll128", "--out", self.table.parent / "none.yaml")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("nothing was measured, so the table is empty", run.stderr)
+
     def test_figures_need_hosts_and_one_network(self):
         run = tutti("tune", "--figures", "--ranks", 2)
         self.assertEqual(run.returncode, 1)

@@ -45,7 +45,7 @@ TEST_F(ConfigError, UnknownKeys) {
                 "job.yaml:1:1: unknown key 'timeouts.bootstap'; did you mean 'timeouts.bootstrap'?"},
            Case{"\n\n  peer_loss: 3s\n", "job.yaml:3:3: unknown key 'peer_loss'; did you mean 'timeouts.peer_loss'?"},
            Case{"quux: 1\n", "job.yaml:1:1: unknown key 'quux'; `tutti config show` lists what there is"},
-           Case{"shm: 3\n", "job.yaml:1:1: unknown key 'shm'..."},
+           Case{"shm: 3\n", "job.yaml:1:1: 'shm' is a section, not a setting; its settings are shm.single_copy, ..."},
            Case{"protocol:\n  name: ll\n", "job.yaml:2:3: unknown key 'protocol.name'..."},
            Case{"<<: {channels: 1}\n", "job.yaml:1:6: unknown key '<<.channels'..."},
            Case{"shm..slots: 3\n", "job.yaml:1:1: unknown key 'shm..slots'; did you mean 'shm.slots'?"},

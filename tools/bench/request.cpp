@@ -167,7 +167,9 @@ void RequestOptions::add_timing_options(CLI::App& command) {
 }
 
 void RequestOptions::add_device_options(CLI::App& command) {
-  command.add_option("--device", device_, "Where buffers are: host (default) or cuda; rank r has device r mod devices")
+  command
+      .add_option("--device", device_,
+                  "Where buffers are: host or cuda (default: the setting device); rank r has device r mod devices")
       ->check(one_of({"host", "cuda"}))
       ->option_text("host|cuda")
       ->group("Device");
@@ -283,16 +285,20 @@ Request RequestOptions::finish() const {
   demand(request.root < ranks, "--root", fmt::format("{} is no rank of {}", request.root, ranks));
   demand(request.rank < ranks, "--rank", fmt::format("{} is no rank of {}", request.rank, ranks));
   demand(request.ssh_rank < ranks, "--ssh-rank", fmt::format("{} is no rank of {}", request.ssh_rank, ranks));
-  demand((request.rank >= 0) == !request.id.empty(), "--rank",
-         "needs an id, and an id needs --rank; 'tutti id' makes an id for --id-file or TUTTI_ID");
+  demand(request.rank < 0 || !request.id.empty(), "--rank",
+         "a rank (--rank, TUTTI_RANK) needs an id; 'tutti id' makes an id for --id-file or TUTTI_ID");
+  demand(request.rank >= 0 || request.id.empty(), "--rank",
+         "an id (--id-file, TUTTI_ID) needs the number of this rank; pass --rank, or unset TUTTI_ID");
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
   demand(!request.session.assignment || !request.threads, "--threads", "cannot be combined with a launcher");
   demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
          "names more hosts than there are ranks");
-  request.device = device_ == "cuda" ? Device::kCuda : Device::kHost;
+  request.device = request.session.wants_cuda(device_) ? Device::kCuda : Device::kHost;
   const bool cuda = request.device == Device::kCuda;
-  demand(!cuda || kHasCuda, "--device",
-         "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");
+  demand(
+      !cuda || kHasCuda, "--device",
+      "cuda is not in this build, and --device or the setting device asks for it; build with './dev build cuda', which "
+      "needs a CUDA toolkit");
   demand(cuda || request.library.empty(), "--library", "needs --device cuda");
   demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
   demand(cuda || !request.graph, "--graph", "needs --device cuda");
@@ -310,6 +316,7 @@ Request RequestOptions::finish() const {
   request.check = !no_check_;
   if (request.seed == 0) request.seed = random_seed();
   if (json_->count() > 0) request.json = json_file_.empty() ? "-" : json_file_;
+  demand(!request.csv || request.json != "-", "--csv", "would mix with the output of --json; give --json a FILE");
   return request;
 }
 

@@ -92,7 +92,7 @@ class RequestOptions {
   std::vector<std::string> types_ = {"float32"};
   std::vector<std::string> ops_ = {"sum"};
   std::string placement_ = "both";
-  std::string device_ = "host";
+  std::string device_;
   bool no_check_ = false;
   CLI::Option* json_ = nullptr;
   std::string json_file_ = "-";

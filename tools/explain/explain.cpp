@@ -91,6 +91,7 @@ Status answer_dry(const Question& question) {
   communicator::DryCommunicator::Options options;
   TUTTI_ASSIGN(options.machine, topology::Document::load(question.topology));
   options.node_count = question.nodes;
+  if (question.session.has_rank_count) options.ranks_here = static_cast<uint32_t>(question.session.rank_count);
   TUTTI_ASSIGN(options.config, load_config(question.session.config_file, split_settings(question.session.settings)));
   TUTTI_ASSIGN(const auto cluster, communicator::DryCommunicator::create(std::move(options)));
   const check::Problem problem = problem_of(question, static_cast<int>(cluster->rank_count()));
@@ -139,9 +140,11 @@ void add_explain(CLI::App& tutti, int& exit_code) {
       ->option_text("host|cuda");
   command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");
   CLI::Option* topology =
-      command->add_option("--topology", question->topology, "For the GPUs of this machine: NCCL's XML, or our YAML")
+      command
+          ->add_option("--topology", question->topology,
+                       "For a machine: NCCL's XML, or our YAML; --ranks: ranks of each machine (default: its GPUs)")
           ->option_text("FILE");
-  topology->excludes("--ranks", "--hosts", "--device");
+  topology->excludes("--hosts", "--device");
   command->add_option("--nodes", question->nodes, "--topology: number of such machines (default 1)")
       ->check(CLI::Range(1, 1 << 20))
       ->needs(topology)

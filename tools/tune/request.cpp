@@ -88,7 +88,9 @@ void RequestOptions::add_work_options(CLI::App& command) {
 }
 
 void RequestOptions::add_run_options(CLI::App& command) {
-  command.add_option("--device", device_, "Where buffers are: host (default) or cuda; rank r has device r mod devices")
+  command
+      .add_option("--device", device_,
+                  "Where buffers are: host or cuda (default: the setting device); rank r has device r mod devices")
       ->check(tools::one_of({"host", "cuda"}))
       ->option_text("host|cuda");
   command.add_flag("--graph,!--no-graph", request_.bench.graph, "With cuda: time replays of CUDA graphs (default)");
@@ -116,9 +118,11 @@ Request RequestOptions::finish() const {
   bench::Request& bench = request.bench;
   const Status launched = bench.session.ask_launcher();
   demand(launched.ok(), "--ranks", std::string(launched.text()));
-  const bool cuda = device_ == "cuda";
-  demand(!cuda || kHasCuda, "--device",
-         "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");
+  const bool cuda = bench.session.wants_cuda(device_);
+  demand(
+      !cuda || kHasCuda, "--device",
+      "cuda is not in this build, and --device or the setting device asks for it; build with './dev build cuda', which "
+      "needs a CUDA toolkit");
   demand(cuda || !bench.registered, "--register", "needs --device cuda");
   demand(!cuda || !request.figures, "--figures", "measures between host ranks; leave out --device cuda");
   if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;

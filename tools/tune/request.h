@@ -38,7 +38,7 @@ class RequestOptions {
   void add_run_options(CLI::App& command);
 
   Request request_;
-  std::string device_ = "host";
+  std::string device_;
   std::string type_ = "float32";
 };
 

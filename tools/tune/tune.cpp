@@ -4,6 +4,8 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "tools/bench/exchange.h"
 #include "tools/commands.h"
@@ -58,6 +60,12 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
     say(request, findings, written.ok());
   }
   TUTTI_TRY(swept);
+  const auto has_none = [](const Series& series) { return series.sample_count() == 0; };
+  if (rank == 0 && written.ok() && !findings.out_of_time && std::ranges::all_of(findings.series, has_none)) {
+    written = {Code::kUnsupported,
+               fmt::format("nothing was measured, so the table is empty{}{}", findings.failed.empty() ? "" : ": ",
+                           findings.failed.empty() ? "" : findings.failed.front())};
+  }
   TUTTI_TRY(bench::report_to_first(control));
   return written;
 }
