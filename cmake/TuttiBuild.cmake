@@ -81,8 +81,12 @@ endfunction()
 # tutti_use_cuda_headers(<target> <source>...): these sources of the target include headers of CUDA, and see
 # TUTTI_HAS_CUDA. All others compile as in a build without CUDA, so ccache has their objects for both builds.
 function(tutti_use_cuda_headers target)
+  set(headers)
+  foreach(folder IN LISTS CUDAToolkit_INCLUDE_DIRS)
+    list(APPEND headers -isystem ${folder})
+  endforeach()
   set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES
-    COMPILE_DEFINITIONS TUTTI_HAS_CUDA COMPILE_OPTIONS "SHELL:-isystem ${CUDAToolkit_INCLUDE_DIRS}")
+    COMPILE_DEFINITIONS TUTTI_HAS_CUDA COMPILE_OPTIONS "${headers}")
 endfunction()
 
 # tutti_cuda_part(<source>...): a part of the core with headers of CUDA.
