@@ -270,6 +270,10 @@ class Show(ConfigTest):
             for setting in plugin["settings"]:
                 self.line(text, setting["key"])
 
+    def test_list_names_missing_folders(self):
+        listed = self.tutti("plugin", "list", "--set", "plugins.path=[/no/such/folder]")
+        self.assertIn("plugins.path (command line) names /no/such/folder, which is no folder", listed.stderr)
+
     def test_a_section_is_no_setting(self):
         error = self.error_of("bench", "all_reduce", "--set", "timeouts=30s")
         self.assertIn("'timeouts' is a section, not a setting; its settings are timeouts.bootstrap, ", error)

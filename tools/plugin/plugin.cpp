@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -77,6 +78,11 @@ void print_table(const std::vector<Listed>& plugins) {
 
 Result<int> list(const Work& work) {
   TUTTI_ASSIGN(const config::Config config, load_config(work.config_file, split_settings(work.settings)));
+  for (const std::string& folder : config.list("plugins.path")) {
+    if (std::filesystem::is_directory(folder)) continue;
+    fmt::print(stderr, "tutti: plugins.path ({}) names {}, which is no folder\n", config.origin("plugins.path"),
+               folder);
+  }
   const std::vector<Listed> plugins = plugin::list(config, work.check);
   if (work.json) {
     print_json(plugins);
