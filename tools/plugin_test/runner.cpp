@@ -225,7 +225,8 @@ Result<std::vector<RuleResult>> run_rules(const Request& request, const Progress
   std::unique_ptr<Namespaces> namespaces;
   std::string why_no_namespaces;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    const auto [rule, where] = tasks[i];
+    const Rule* const rule = tasks[i].rule;
+    const Where where = tasks[i].where;
     progress(i, tasks.size(), *rule, where);
     const auto skip = [&](std::string reason) {
       results.push_back({rule, where, Verdict::kSkipped, nullptr, std::move(reason), 0});
