@@ -40,9 +40,7 @@ class HostBackend final : public Backend {
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) override {
     return fabric_->flush(limit, failed);
   }
-  std::string connections(std::optional<uint32_t> peer) const override {
-    return peer && fabric_->uses_shm(*peer) ? std::string() : fabric_->describe(peer);
-  }
+  std::string connections(std::optional<uint32_t> peer) const override { return fabric_->describe(peer); }
 
  private:
   Status copy_to_self(std::span<const Call> calls) const;

@@ -42,6 +42,7 @@ tutti_connection* Fabric::receiver(const transport::Key& asked, uint32_t network
 }
 
 std::string Fabric::describe(std::optional<uint32_t> peer) const {
+  if (peer && uses_shm(*peer)) return {};
   std::string text;
   for (const auto& net : nets_) {
     const std::string one = net->describe(peer);

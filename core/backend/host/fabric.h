@@ -39,7 +39,8 @@ class Fabric {
   transport::Net* net() { return nets_.empty() ? nullptr : nets_.front().get(); }
   /// Of all networks; null: there is none.
   progress::Engine* engine() { return nets_.empty() ? nullptr : &nets_.front()->engine(); }
-  /// The networks' connections with a peer, see transport::Net::describe(). Empty: there are none. Any thread.
+  /// The networks' connections with a peer, see transport::Net::describe(). Empty: there are none, or the peer
+  /// uses shared memory. Any thread.
   std::string describe(std::optional<uint32_t> peer) const;
 
   /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.

@@ -55,7 +55,7 @@ Status Verdicts::explain_mismatch(const Driver::Outcome& outcome, const Call& ca
 /// The wait may be for data that this network does not move: the text then tells the state of its connections.
 Status Verdicts::explain_timeout(const Driver::Outcome& outcome, const Call& call) const {
   const uint32_t peer = outcome.job->work->fault.peer;
-  const std::string network = fabric_.uses_shm(peer) ? std::string() : fabric_.describe(peer);
+  const std::string network = fabric_.describe(peer);
   return owner_.fail_everywhere(Status(
       Code::kTimeout, fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}{}{}{}",
                                   describe(call), std::chrono::duration<double>(limit_).count(), rank_, peer,

@@ -62,8 +62,7 @@ class ByRotation {
     return follow(listed->plan, {&listed->numbers, 1}, place);
   }
 
-  Verdict follow(const Plan& zero, std::span<const std::vector<uint32_t>> numbers,
-                 std::optional<StepPlace>* place) const {
+  Verdict follow(const Plan& zero, StepNumbers numbers, std::optional<StepPlace>* place) const {
     const auto failed = [&](const Status& status, const Run& run) {
       if (place != nullptr) *place = run.failed_at();
       return Verdict{status, true, {}};
@@ -190,8 +189,8 @@ void keep_first(std::vector<CounterExample>& all) {
 }
 
 /// The counter-examples of a run of plans without strands.
-Status add_faults(std::span<const Plan> plans, std::span<const std::vector<uint32_t>> numbers,
-                  const VerifyOptions& options, std::vector<CounterExample>& all) {
+Status add_faults(std::span<const Plan> plans, StepNumbers numbers, const VerifyOptions& options,
+                  std::vector<CounterExample>& all) {
   const Connections connections(plans);
   Contents contents(plans, connections, options.in_place);
   contents.number_by(numbers);
@@ -202,7 +201,6 @@ Status add_faults(std::span<const Plan> plans, std::span<const std::vector<uint3
     // These are the likely causes of all other counter-examples.
     const std::vector<CounterExample> found = unmatched(plans, connections, numbers);
     all.insert(all.begin(), found.begin(), found.end());
-    keep_first(all);
     return contents.all_ended() ? contents.check_outputs() : Status();
   }
   TUTTI_TRY(contents.check_outputs());
@@ -227,6 +225,7 @@ Result<std::vector<CounterExample>> counter_examples(std::span<const Plan> plans
   std::vector<CounterExample> all;
   if (!any_strands(written_out)) {
     TUTTI_TRY(add_faults(written_out, {}, options, all));
+    keep_first(all);
     return all;
   }
   for (const Plan& plan : written_out) {

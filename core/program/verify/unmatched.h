@@ -13,12 +13,6 @@
 
 namespace tutti::program {
 
-/// A wrong place in plans.
-struct CounterExample {
-  std::optional<StepPlace> place;
-  std::string text;
-};
-
 /// Makes texts and places name the steps by these numbers, by rank and step. Without numbers, steps have their own.
 using StepNumbers = std::span<const std::vector<uint32_t>>;
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "program/plan.h"
@@ -30,6 +31,12 @@ inline const char* text_of_use(bool in_place) {
 struct StepPlace {
   uint32_t rank = 0;
   uint32_t step = 0;
+};
+
+/// A wrong place in plans.
+struct CounterExample {
+  std::optional<StepPlace> place;
+  std::string text;
 };
 
 /// Runs all ranks' plans of one channel symbolically; `all_ranks[r]` is rank r's. Proves that
