@@ -30,7 +30,11 @@ bool uses(const tutti_candidate& candidate, uint32_t link) {
   return candidate.hops[link] > 0 || candidate.wire[link] > 0;
 }
 
-/// Whether each rank waits for data of all others. Else data flows one way: ranks that have sent go on to the next
+/// For data that flow one way: the calls that share a turn of a rank which passes data on.
+/// Source: broadcast and reduce of 4 and 8 ranks on 2 processors, docs/results.md.
+constexpr double kCallsOfTurn = 8;
+
+/// Whether each rank waits for data of all others. Else data flow one way: ranks that have sent go on to the next
 /// call, and calls that follow each other share the turns.
 bool all_wait_for_all(uint32_t collective) {
   return collective == TUTTI_ALL_REDUCE || collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER ||
@@ -61,7 +65,8 @@ void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
   const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
   candidate.channels = channels(candidate, bytes);
   candidate.predicted_us = microseconds(candidate, bytes, candidate.channels);
-  if (all_wait_for_all(call.collective)) candidate.predicted_us += turns_microseconds(candidate);
+  candidate.predicted_us +=
+      all_wait_for_all(call.collective) ? turns_microseconds(candidate) : relays_microseconds(candidate);
 }
 
 const char* Model::obstacle(const tutti_candidate& candidate) const {
@@ -134,6 +139,16 @@ double Model::turns_microseconds(const tutti_candidate& candidate) const {
     turns += candidate.hops[link] * std::min(ranks - 1, ranks * senders / (senders + 1));
   }
   return turns * switch_us_;
+}
+
+/// The time in which data that flow one way wait for the turns of ranks of the same machine that pass them on. (The
+/// latency of a network is longer than the wait for a turn.) If there are fewer than two ranks for each processor, a
+/// rank that passes data on can have a processor of its own.
+double Model::relays_microseconds(const tutti_candidate& candidate) const {
+  if (processors_ <= 0 || candidate.hops[TUTTI_LINK_SHM] <= 1) return 0;
+  const double ranks = most_ranks_ / processors_;  // of one processor
+  if (ranks < 2) return 0;
+  return (candidate.hops[TUTTI_LINK_SHM] - 1) * (ranks - 1) * switch_us_ / kCallsOfTurn;
 }
 
 /// The time in which the processors of a machine send and receive the messages of its ranks; 0: they are no limit.

@@ -40,6 +40,7 @@ class Model {
   double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
   double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const;
   double turns_microseconds(const tutti_candidate& candidate) const;
+  double relays_microseconds(const tutti_candidate& candidate) const;
   double processor_microseconds(const tutti_candidate& candidate, double bytes) const;
 
   Constants constants_;

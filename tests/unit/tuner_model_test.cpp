@@ -111,6 +111,29 @@ TEST(TunerModel, ProcessorsTakeTimeForAllMessagesOfAMachine) {
   EXPECT_NEAR(time(1, 1'000'000, unsummed), 1 + 2 * 8 * (3 * 0.5 + 1e6 / 10e3), 1e-6);
 }
 
+/// Eight ranks. The messages take 2 µs, and each turn takes 100 µs.
+TEST(TunerModel, RanksThatPassDataOnWaitForPartsOfTurns) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.switch_us = 100;
+  topology.bandwidth_gbs[TUTTI_LINK_SHM] = 8;
+  tutti_candidate candidate = candidate_of(2, 0);
+  candidate.protocol_efficiency[TUTTI_LINK_SHM] = 1;
+  const auto added = [&](uint32_t hops, double processors) {
+    tutti_call call = call_of(0);
+    call.collective = TUTTI_BROADCAST;
+    topology.processors = processors;
+    tutti_candidate asked = candidate;
+    asked.hops[TUTTI_LINK_SHM] = hops;
+    Model({}, topology).predict(call, asked);
+    return asked.predicted_us - 2;
+  };
+  EXPECT_NEAR(added(3, 0), 0, 1e-6) << "the number of processors is unknown";
+  EXPECT_NEAR(added(3, 8), 0, 1e-6) << "each rank has a processor";
+  EXPECT_NEAR(added(3, 5), 0, 1e-6) << "fewer than two ranks for each processor";
+  EXPECT_NEAR(added(1, 2), 0, 1e-6) << "no rank passes data on";
+  EXPECT_NEAR(added(3, 2), 2 * 3 * 100 / 8.0, 1e-6) << "two ranks wait for three ranks each";
+}
+
 /// Eight ranks. Each turn takes 100 µs, and the messages take 2 + 5 µs.
 TEST(TunerModel, ReceiversWaitForTurnsOfRanksThatShareProcessors) {
   tutti_topology topology = topology_of(kOneNode);
