@@ -17,9 +17,6 @@
 namespace tutti::plugin {
 namespace {
 
-thread_local std::string failure_text;
-thread_local const Plugin* failed_plugin = nullptr;  // gave the text
-
 /// The text of dlerror() within that of an exception of Boost.DLL, or all of it.
 std::string_view loader_text(std::string_view text) {
   constexpr std::string_view kBegin = "dlerror system message: ";
@@ -274,8 +271,7 @@ void Plugin::log_thunk(void* context, int32_t level, tutti_str text) {
 }
 
 void Plugin::fail_thunk(void* context, tutti_str text) {
-  failure_text.assign(text.data, text.size);
-  failed_plugin = static_cast<const Plugin*>(context);
+  leave_failure_text(std::string(view(text)), static_cast<const Plugin*>(context)->self());
 }
 
 int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
@@ -293,25 +289,6 @@ int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
     return TUTTI_OK;
   }
   return TUTTI_NOT_FOUND;
-}
-
-std::string take_failure_text() {
-  return std::exchange(failure_text, {});
-}
-
-void leave_failure_text(std::string text) {
-  failure_text = std::move(text);
-  failed_plugin = nullptr;
-}
-
-std::string take_failure_text_of(const void* self) {
-  if (failure_text.empty() || failed_plugin->self() != self) return {};
-  return take_failure_text();
-}
-
-std::string take_reason() {
-  std::string why = take_failure_text();
-  return why.empty() ? "it does not say why (PLG-14)" : why;
 }
 
 }  // namespace tutti::plugin

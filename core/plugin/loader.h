@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "plugin/failure_text.h"
 #include "plugin/note.h"
 #include "tutti/status.h"
 
@@ -83,15 +84,6 @@ class Plugin {
 
   std::vector<Setting> settings_;
 };
-
-/// The last text that a plugin gave to host->fail in this thread; empty: none. Clears the text.
-std::string take_failure_text();
-/// The same of the plugin with this `self`; empty, and clears nothing, if the text is of a different plugin.
-std::string take_failure_text_of(const void* self);
-/// Leaves the reason of a failure for take_failure_text(), as a plugin does through its host.
-void leave_failure_text(std::string text);
-/// take_failure_text(), or a sentence that names the rule which the plugin breaks by giving no text.
-std::string take_reason();
 
 /// The `struct_size` of a struct of the ABI.
 uint32_t size_of_struct(const void* address);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "communicator/setup/network.h"
 #include "communicator/setup/settings.h"
 #include "plugin/names.h"
 #include "tools/commands.h"
@@ -29,8 +30,8 @@ path.)";
 
 constexpr const char* kCheckFooter = R"(
 The file is checked alone, over the built-in values: keys, values, rules, and the names of plugins, their variants and
-their settings, settings that no job can follow together, and the files of topology.file and hardware.file. The command
-loads the plugins that it checks and does not open them. It looks for plugins in plugins.path of the file,
+their settings, settings that no job can follow together, networks that rules choose and `network` does not name, and
+the files of topology.file and hardware.file. The command loads the plugins that it checks and does not open them. It looks for plugins in plugins.path of the file,
 TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
 
 struct Work {
@@ -115,6 +116,7 @@ Status check(const Work& work) {
   auto undeclared = plugin::declare_settings(config);
   std::erase_if(undeclared, [](const plugin::Undeclared& each) { return !each.tolerated; });
   TUTTI_TRY(communicator::check_settings(config));
+  TUTTI_TRY(communicator::check_named_networks(config));
   warn(undeclared, "ranks go on without it, since plugins.on_missing is next");
   fmt::print("{}: right\n", work.file);
   return {};

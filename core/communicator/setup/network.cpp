@@ -40,15 +40,27 @@ Result<std::string> first_refusal(const Status& mine, bootstrap::Bootstrap& boot
   return std::string();
 }
 
+std::vector<std::string> labels(const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  for (const std::string& name : names) out.push_back(plugin::label_of(plugin::Kind::kNetwork, name));
+  return out;
+}
+
+/// `what`: the part of the configuration at `place` that needs the network.
+Status check_named(const std::string& network, const std::vector<std::string>& names, const config::Config& config,
+                   const std::string& place, std::string_view what) {
+  if (std::find(names.begin(), names.end(), network) != names.end()) return {};
+  return {Code::kConfig, fmt::format("{}: {} '{}', but 'network' ({}) does not name it; add it there", place, what,
+                                     network, config.origin("network"))};
+}
+
 /// Tries networks, each once, and keeps the answers.
 class Candidates {
  public:
   Candidates(const NetworkWishes& wishes, const std::function<Result<std::string>(const std::string&)>& why_not)
       : wishes_(wishes), rules_(wishes.config->rules()), why_not_(why_not) {
     fixed_ = !plugin::fixed_networks(*wishes.config).empty();
-    for (const std::string& name : plugin::possible_networks(*wishes.config)) {
-      names_.push_back(plugin::label_of(plugin::Kind::kNetwork, name));
-    }
+    names_ = labels(plugin::possible_networks(*wishes.config));
     const auto rule = std::find_if(rules_.begin(), rules_.end(), config::matches_all);
     if (rule == rules_.end()) return;
     std::stable_partition(names_.begin(), names_.end(),
@@ -125,11 +137,7 @@ class Candidates {
     const std::string network = network_inside_racks(*wishes_.config);
     if (network.empty()) return {};
     const std::string& place = wishes_.config->place("net.inside_rack");
-    if (std::find(names_.begin(), names_.end(), network) == names_.end()) {
-      return {Code::kConfig,
-              fmt::format("{}: net.inside_rack is '{}', but 'network' ({}) does not name it; add it there", place,
-                          network, wishes_.config->origin("network"))};
-    }
+    TUTTI_TRY(check_named(network, names_, *wishes_.config, place, "net.inside_rack is"));
     TUTTI_ASSIGN(const bool works, this->works(network));
     if (works) use(network);
     if (works || fixed_) return {};
@@ -194,6 +202,20 @@ uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
   if (wanted > 0) return static_cast<uint32_t>(wanted);
   const int64_t processors = std::thread::hardware_concurrency();
   return static_cast<uint32_t>(std::clamp(processors / std::max<int64_t>(ranks_here, 1) / 2, int64_t{1}, kMost));
+}
+
+Status check_named_networks(const config::Config& config) {
+  const std::vector<std::string> names = labels(plugin::fixed_networks(config));
+  if (names.empty()) return {};
+  if (const std::string network = network_inside_racks(config); !network.empty()) {
+    TUTTI_TRY(check_named(network, names, config, config.place("net.inside_rack"), "net.inside_rack is"));
+  }
+  for (const config::Rule& rule : config.rules()) {
+    if (rule.forbids || rule.network.empty()) continue;
+    const std::string network = plugin::label_of(plugin::Kind::kNetwork, rule.network);
+    TUTTI_TRY(check_named(network, names, config, rule.network_place, "the rule chooses network"));
+  }
+  return {};
 }
 
 Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,

@@ -39,6 +39,10 @@ struct NetworkChoice {
 Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
                                       const std::function<Result<std::string>(const std::string&)>& why_not);
 
+/// Checks that the setting `network` names the network of `net.inside_rack` and the networks that rules choose, unless
+/// it is auto. kConfig, with the place of the name. Any thread.
+Status check_named_networks(const config::Config& config);
+
 /// The networks of a communicator, opened.
 struct Networks {
   std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/file/algorithm.h"
 
-#include "plugin/loader.h"
+#include "plugin/failure_text.h"
 #include "program/cost.h"
 #include "program/verify/rotation.h"
 
