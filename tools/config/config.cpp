@@ -31,8 +31,8 @@ path.)";
 constexpr const char* kCheckFooter = R"(
 The file is checked alone, over the built-in values: keys, values, rules, and the names of plugins, their variants and
 their settings, settings that no job can follow together, networks that rules choose and `network` does not name, and
-the files of topology.file and hardware.file. The command loads the plugins that it checks and does not open them. It looks for plugins in plugins.path of the file,
-TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
+the files of topology.file and hardware.file. The command loads the plugins that it checks and does not open them. It
+looks for plugins in plugins.path of the file, TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
 
 struct Work {
   std::string file;
