@@ -112,17 +112,24 @@ void test_abort(Side& side) {
   side.meet();
 }
 
-/// The addresses on which sockets of this process listen.
-std::vector<std::pair<sockaddr_storage, socklen_t>> listening_sockets() {
-  std::vector<std::pair<sockaddr_storage, socklen_t>> all;
+/// A socket that listens.
+struct Listening {
+  int type = 0;  ///< SOCK_STREAM or SOCK_SEQPACKET
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+};
+
+/// The sockets of this process that listen.
+std::vector<Listening> listening_sockets() {
+  std::vector<Listening> all;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::atoi(entry.path().filename().c_str());
     int listens = 0;
     socklen_t size = sizeof listens;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) all.emplace_back(address, length);
+    Listening one;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &one.type, &size) != 0) continue;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&one.address), &one.length) == 0) all.push_back(one);
   }
   return all;
 }
@@ -130,10 +137,10 @@ std::vector<std::pair<sockaddr_storage, socklen_t>> listening_sockets() {
 /// Strangers that send nothing, few bytes or many bytes, and then stay or go.
 std::vector<base::Fd> send_strangers(Side& side) {
   std::vector<base::Fd> staying;
-  for (const auto& [address, length] : listening_sockets()) {
+  for (const auto& [type, address, length] : listening_sockets()) {
     for (const size_t bytes : {0, 1, 16, 4000}) {
       for (const bool stays : {true, false}) {
-        base::Fd stranger(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        base::Fd stranger(socket(address.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
         const int code = connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), length);
         if (code != 0 && errno != EINPROGRESS) continue;
         std::vector<uint8_t> garbage(bytes);

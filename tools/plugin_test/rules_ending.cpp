@@ -130,11 +130,11 @@ void test_close_receives(Side& side) {
 /// After close, the plugin does not read the buffers of sends. The first side overwrites the buffers, and the second
 /// side then receives.
 void test_close_sends(Side& side) {
-  constexpr uint64_t kLarge = 256 * 1024;
   constexpr uint64_t kCount = 16;
+  const uint64_t large = std::min<uint64_t>(256 * 1024, side.properties().max_message_bytes);
   void* const connection = side.link(0);
-  std::vector<uint8_t> memory(kLarge * kCount);
-  const auto message = [&](uint64_t i) { return std::span(memory).subspan(i * kLarge, kLarge); };
+  std::vector<uint8_t> memory(large * kCount);
+  const auto message = [&](uint64_t i) { return std::span(memory).subspan(i * large, large); };
   void* const registration = side.register_memory(connection, memory.data(), memory.size());
   std::vector<void*> receives;
   if (side.is_first()) {
@@ -142,7 +142,7 @@ void test_close_sends(Side& side) {
       fill(message(i), i);
       void* request = nullptr;
       side.call(Entry::kSend,
-                [&] { return side.ops().send(connection, message(i).data(), kLarge, 0, registration, &request); });
+                [&] { return side.ops().send(connection, message(i).data(), large, 0, registration, &request); });
     }
     side.deregister_memory(connection, registration);
     side.close(connection);
@@ -156,7 +156,7 @@ void test_close_sends(Side& side) {
       void* handle = registration;
       const uint32_t tag = 0;
       const Outcome posted = side.attempt(
-          Entry::kRecv, [&] { return side.ops().recv(connection, 1, &address, &kLarge, &tag, &handle, &request); });
+          Entry::kRecv, [&] { return side.ops().recv(connection, 1, &address, &large, &tag, &handle, &request); });
       if (posted.code != TUTTI_OK || request == nullptr) break;
       receives.push_back(request);
     }
@@ -180,22 +180,22 @@ void rest(int64_t ms) {
   nanosleep(&time, nullptr);
 }
 
-/// The first side sends 8 MiB, while the second side rests or its process is stopped.
+/// The first side sends 8 messages of up to 1 MiB, while the second side rests or its process is stopped.
 void send_to_slow_peer(Side& side, const std::function<void()>& begin, const std::function<void()>& end) {
-  constexpr uint64_t kLarge = 1 << 20;
   constexpr uint64_t kCount = 8;
+  const uint64_t large = std::min<uint64_t>(1 << 20, side.properties().max_message_bytes);
   void* const connection = side.link(0);
-  Buffer buffer(side, connection, kLarge * kCount);
+  Buffer buffer(side, connection, large * kCount);
   std::vector<void*> requests;
   if (!side.is_first()) {
-    for (uint64_t i = 0; i < kCount; ++i) requests.push_back(buffer.recv(i * kLarge, kLarge));
+    for (uint64_t i = 0; i < kCount; ++i) requests.push_back(buffer.recv(i * large, large));
     begin();
     end();
   } else {
     begin();
     for (uint64_t i = 0; i < kCount; ++i) {
-      fill(buffer.span(i * kLarge, kLarge), i);
-      requests.push_back(buffer.send(i * kLarge, kLarge));
+      fill(buffer.span(i * large, large), i);
+      requests.push_back(buffer.send(i * large, large));
       side.test(requests[i]) ? requests[i] = nullptr : nullptr;
     }
     const int64_t until = now_ns() + 300'000'000;
@@ -210,7 +210,7 @@ void send_to_slow_peer(Side& side, const std::function<void()>& begin, const std
     if (requests[i] == nullptr) continue;
     side.finish(requests[i], fmt::format("message {} of {} to a slow peer", i, kCount));
     if (side.is_first()) continue;
-    const std::string text = difference(buffer.span(i * kLarge, kLarge), i);
+    const std::string text = difference(buffer.span(i * large, large), i);
     if (!text.empty()) side.violate(fmt::format("message {} to a slow peer: {}", i, text));
   }
   side.meet();

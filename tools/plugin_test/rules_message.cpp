@@ -95,7 +95,7 @@ void test_small(Side& side) {
 
 void test_large(Side& side) {
   const uint64_t most = std::min(side.options().large_bytes, side.properties().max_message_bytes);
-  for (const uint64_t bytes : {uint64_t{1} << 20, most}) {
+  for (const uint64_t bytes : {std::min(uint64_t{1} << 20, most), most}) {
     void* const connection = side.link(0);
     Buffer buffer(side, connection, bytes);
     if (side.is_first()) fill(buffer.span(0, bytes), bytes);
