@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-for example in algo-chain algo-recursive hello shrink; do
+for example in algo-chain algo-recursive net-unix_packet hello shrink; do
   cp -r "$work/prefix/share/tutti/examples/$example" "$work/$example" # nothing of the source tree is near
   cmake -S "$work/$example" -B "$work/$example/build" -G Ninja \
     -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" ||
@@ -60,6 +60,12 @@ cmake --install "$work/algo-chain/build" --prefix "$work/prefix"
 # A vendor tests a network with the prefix alone.
 "$tutti" plugin test socket --where process,processes --rule order --rule arm | tee "$work/conformance"
 grep -q '4 passed, 0 failed, 0 skipped' "$work/conformance"
+
+# A network in C builds without a compiler of C++, passes the kit and runs.
+ctest --test-dir "$work/net-unix_packet/build" --output-on-failure
+"$tutti" bench all_reduce --ranks 4 --min 8 --max 64K --factor 64 --hosts a,b --set network=unix_packet \
+  --set "plugins.path=[$work/net-unix_packet/build]" | tee "$work/table"
+grep -q 'wrong 0' "$work/table"
 
 # `tutti plugin new` writes projects that build, pass the kit and run.
 mkdir "$work/new"
