@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <thread>
-#include <tuple>
 
 #include "backend/host/driver.h"
 #include "progress/bell.h"
@@ -287,26 +285,6 @@ TEST(Device, OnlyStableValuesAreOfferedInPlace) {
   steps.send(value, 0, 2, false);
   EXPECT_EQ(device::Simple::header(steps.to(0, 2)).address, 0u);
   EXPECT_EQ(*reinterpret_cast<const float*>(device::Simple::payload(steps.to(0, 2))), value);
-}
-
-// A message of a few bytes takes one cache line. A part of a message does not know whether more parts follow.
-TEST(Device, FewBytesLieInTheHeaderUnlessTheyAreAPart) {
-  Steps steps(Wire::kSimple);
-  const std::array<float, 7> values{1, 2, 3, 4, 5, 6, 7};
-  tutti_connection* const peer = &steps.to(0, 2);
-  for (const auto& [elements, partial, inside] : {std::tuple{6u, false, true}, {7u, false, false}, {6u, true, false}}) {
-    device::Operands operands;
-    operands.own = reinterpret_cast<const uint8_t*>(values.data());
-    operands.send = &peer;
-    operands.send_count = 1;
-    operands.elements = elements;
-    operands.partial = partial;
-    device::place_message(*peer, steps.slot_bytes(elements * sizeof(float)));
-    ASSERT_EQ(steps.move(operands), TUTTI_OK);
-    const uint8_t* const payload = device::Simple::payload(*peer);
-    EXPECT_EQ(payload < device::slot_of(*peer) + device::Simple::kHeaderBytes, inside) << elements << partial;
-    EXPECT_EQ(std::memcmp(payload, values.data(), elements * sizeof(float)), 0) << elements << partial;
-  }
 }
 
 TEST(Device, DifferentCountsAreNoticed) {

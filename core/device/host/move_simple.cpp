@@ -59,7 +59,6 @@ bool post_direct(const tutti_work& work, tutti_connection& to, const uint8_t* ad
   if (address == nullptr || work.direct_minimum == 0 || bytes < work.direct_minimum || (to.flags & kReadable) == 0)
     return false;
   header.address = reinterpret_cast<uint64_t>(address);
-  header.is_inside = 0;
   to.direct_until = to.next_end;
   return true;
 }
@@ -99,9 +98,8 @@ int32_t HostTeam::move_simple(tutti_work& work, const Operands& operands) {
   }
   for (uint32_t i = 0; i < operands.send_count; ++i) {
     tutti_connection& to = *operands.send[i];
-    if (post_direct(work, to, operands.stable ? kept : nullptr, bytes)) continue;
-    Simple::header(to).is_inside = !operands.partial && bytes <= SimpleHeader::kMostInside ? 1 : 0;
-    destinations[call.destination_count++] = Simple::payload(to) + operands.offset;
+    if (!post_direct(work, to, operands.stable ? kept : nullptr, bytes))
+      destinations[call.destination_count++] = Simple::payload(to) + operands.offset;
   }
   if (call.destination_count > 0) select_reduce(work.data_type, work.reduce_op)(call);
   return TUTTI_OK;

@@ -36,11 +36,10 @@ struct Operands {
   uint32_t send_count = 0;
   uint32_t own_position = 0;  ///< how many received values come before the own one
   uint64_t elements = 0;
-  bool scaled = false;   ///< the own contribution is multiplied by work.scalar
-  bool final = false;    ///< the value is divided by work.divisor
-  bool stable = false;   ///< the memory of the value (its destination or source) does not change until the call ends
-  bool partial = false;  ///< the message may have further parts: chunks of a message of several chunks
-  uint64_t offset = 0;   ///< bytes of the message before this part
+  bool scaled = false;  ///< the own contribution is multiplied by work.scalar
+  bool final = false;   ///< the value is divided by work.divisor
+  bool stable = false;  ///< the memory of the value (its destination or source) does not change until the call ends
+  uint64_t offset = 0;  ///< bytes of the message before this part; not 0 only in messages of several chunks
 };
 
 template <class Team, class Wire>
@@ -407,7 +406,6 @@ class Executor {
     const uint64_t bytes = slice_bytes(list, count, begin);
     if (bytes == 0) return TUTTI_OK;
     operands.stable = false;
-    operands.partial = true;
     if (const int32_t outcome = wait_for_messages(operands, bytes); outcome != TUTTI_OK) return outcome;
     Parts parts(*this, list, count, begin, work_.slice_elements);
     for (Part part = parts.next(); part.elements > 0; part = parts.next()) {

@@ -2,9 +2,8 @@
 // The Simple wire: plain data in the slot, the tail counter says that it is there. Full bandwidth, two lines of
 // latency.
 //
-// A message is a 64-byte header and the payload. The header holds a payload of a few bytes itself, which saves a cache
-// line. Instead of a payload the header may carry an address of the sender's memory, which the receiver then reads
-// itself (one copy instead of two), where the connection allows it.
+// A message is a 64-byte header and the payload. Instead of a payload the header may carry an address of the sender's
+// memory, which the receiver then reads itself (one copy instead of two), where the connection allows it.
 //
 // Threads: each function works for the calling thread: the one that runs the work of this side of the connection.
 // Units: lengths and addresses in bytes; steps in slots.
@@ -16,18 +15,12 @@
 namespace tutti::device {
 
 struct alignas(64) SimpleHeader {
-  static constexpr uint64_t kMostInside = 24;
-
   uint64_t bytes;
   uint64_t address;  ///< not zero: the payload is there, in the sender's memory
   uint64_t step;     ///< first step of the message: distinguishes it from an older message at the same address
   tutti_signature signature;
   uint32_t is_signed;  ///< first message of a call
-  uint32_t is_inside;  ///< the payload is in `inside`, not behind the header
-  uint8_t inside[kMostInside];
 };
-
-static_assert(sizeof(SimpleHeader) == 64);
 
 struct Simple {
   static constexpr uint64_t kHeaderBytes = sizeof(SimpleHeader);
@@ -45,11 +38,7 @@ struct Simple {
     return *reinterpret_cast<const SimpleHeader*>(slot_at(from, other));
   }
   static uint64_t slot_bytes(uint64_t bytes) { return kHeaderBytes + bytes; }
-  /// The payload of the next message. The sender has set the header's `is_inside`.
-  static uint8_t* payload(const tutti_connection& connection) {
-    SimpleHeader& next = header(connection);
-    return next.is_inside != 0 ? next.inside : slot_of(connection) + kHeaderBytes;
-  }
+  static uint8_t* payload(const tutti_connection& connection) { return slot_of(connection) + kHeaderBytes; }
 
   template <class Team>
   TUTTI_HD static bool filled(Team& team, tutti_connection& from, uint64_t /*bytes*/) {
@@ -88,7 +77,7 @@ struct Simple {
     out.signature = work.signature;
     out.is_signed = to.call != work.call ? 1 : 0;
     to.call = work.call;
-    publish_slot(team, to, slot_bytes(out.address == 0 && out.is_inside == 0 ? bytes : 0));
+    publish_slot(team, to, slot_bytes(out.address == 0 ? bytes : 0));
   }
 };
 
