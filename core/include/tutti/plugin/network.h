@@ -114,7 +114,8 @@ typedef struct tutti_network_ops {
   void (*close_listener)(void* listener);
 
   /* TUTTI_NET_CAP_EVENT_FD: a descriptor that becomes readable when `test`, `connect` or `accept` may get further.
-     `arm` prepares it: TUTTI_OK: sleep on it; TUTTI_AGAIN: there is work now. One thread at a time per context. */
+     `arm` prepares it: TUTTI_OK: sleep on it; TUTTI_AGAIN: there is work now. A request that became done while a
+     different request was tested is work, too. One thread at a time per context. */
   int32_t (*event_fd)(void* context, int32_t* fd);
   int32_t (*arm)(void* context);
 } tutti_network_ops;
