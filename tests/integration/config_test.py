@@ -71,8 +71,8 @@ class Check(ConfigTest):
             ("network: socket\nnet.inside_rack: socket\n", "net.racks names no rack"),
             ("network: [socket]\nnet: {racks: [left=a, right=b], inside_rack: ucx}\n",
              "job.yaml:2:46: net.inside_rack is 'ucx', but 'network' (job job.yaml:1:1) does not name it; add it"),
-            ("network: socket\nrules:\n- match: {max_size: 64KiB}\n  choose: {network: ucx}\n",
-             "job.yaml:4:21: the rule chooses network 'ucx', but 'network' (job job.yaml:1:1) does not name it"),
+            ("network: socket\nrules:\n- match: {max_size: 64KiB}\n  choose: {network: nccl}\n",
+             "job.yaml:4:21: the rule chooses network 'nccl', but 'network' (job job.yaml:1:1) does not name it"),
             ("hardware.file: /nosuch.yaml\n", "cannot read"),
             ("topology.file: /nosuch.yaml\n", "job.yaml:1:16: topology.file: cannot read"))
 
