@@ -54,6 +54,13 @@ Status check_named(const std::string& network, const std::vector<std::string>& n
                                      network, config.origin("network"))};
 }
 
+/// Of net.inside_rack.
+Status check_inside_rack(const std::vector<std::string>& names, const config::Config& config) {
+  const std::string network = network_inside_racks(config);
+  if (network.empty()) return {};
+  return check_named(network, names, config, config.place("net.inside_rack"), "net.inside_rack is");
+}
+
 /// Tries networks, each once, and keeps the answers.
 class Candidates {
  public:
@@ -136,14 +143,13 @@ class Candidates {
   Status use_inside_racks() {
     const std::string network = network_inside_racks(*wishes_.config);
     if (network.empty()) return {};
-    const std::string& place = wishes_.config->place("net.inside_rack");
-    TUTTI_TRY(check_named(network, names_, *wishes_.config, place, "net.inside_rack is"));
+    TUTTI_TRY(check_inside_rack(names_, *wishes_.config));
     TUTTI_ASSIGN(const bool works, this->works(network));
     if (works) use(network);
     if (works || fixed_) return {};
     return {Code::kUnsupported, fmt::format("{}: net.inside_rack is '{}', but it does not work on {}; name a network "
                                             "that works on all ranks",
-                                            place, network, refusals_.at(network))};
+                                            wishes_.config->place("net.inside_rack"), network, refusals_.at(network))};
   }
 
   Result<NetworkChoice> finish() {
@@ -207,9 +213,7 @@ uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
 Status check_named_networks(const config::Config& config) {
   const std::vector<std::string> names = labels(plugin::fixed_networks(config));
   if (names.empty()) return {};
-  if (const std::string network = network_inside_racks(config); !network.empty()) {
-    TUTTI_TRY(check_named(network, names, config, config.place("net.inside_rack"), "net.inside_rack is"));
-  }
+  TUTTI_TRY(check_inside_rack(names, config));
   for (const config::Rule& rule : config.rules()) {
     if (rule.forbids || rule.network.empty()) continue;
     const std::string network = plugin::label_of(plugin::Kind::kNetwork, rule.network);
