@@ -10,6 +10,8 @@
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
 #   protocols  two pretended hosts over TCP on the loopback: small calls by each protocol, on 1 and on 4 channels
+#   failover  calls between two pretended hosts over TCP while connections break; then a table each of calls without
+#            fail-over, with net.failover and with check.data
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
@@ -37,7 +39,7 @@ build_all() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=ON -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
-    nccl_codes nccl_family nccl_like nccl_api_cost tutti-algo-recursive
+    break_sockets nccl_codes nccl_family nccl_like nccl_api_cost tutti-algo-recursive
     tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-proto-mock_cuda)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
@@ -141,6 +143,21 @@ protocols() {
   done
   return "$code"
 }
+failover() {
+  local setting code=0
+  timeout 250 python3 tests/fault/socket_break_test.py "$build/bin/tutti" "$build/tests/break_sockets.so" \
+    --device cuda --repeat 3 || code=1
+  TUTTI_PLUGIN_PATH=$build/tests/networks timeout 250 python3 tests/fault/socket_break_test.py "$build/bin/tutti" \
+    "$build/tests/break_sockets.so" --device cuda --repeat 3 --further device --protocols simple || code=1
+  for setting in net.failover=false net.failover=true check.data=true; do
+    echo "== $setting"
+    timeout 60 "$build/bin/tutti" bench all_reduce -n 2 --device cuda --hosts a,b --set network=socket --threads \
+      --set "$setting" --min 8 --max 64M --factor 8 --in-place no >"$out/failover.log" 2>&1 ||
+      { code=1; tail -3 "$out/failover.log"; }
+    grep -vE '^#( |$)' "$out/failover.log" | cut -c 1-150
+  done
+  return "$code"
+}
 
 for step in "$@"; do
   begin=$SECONDS
@@ -148,7 +165,7 @@ for step in "$@"; do
   case $step in
     build) build_all ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | protocols | kit | versions) "$step" ;;
+    tune | compare | blocks | start | network | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

@@ -102,8 +102,7 @@ Status DryCommunicator::choose_networks(uint32_t ranks, uint32_t node_count) {
                                        "network",
                                        config_.origin("plugins.network"), node_count)};
   }
-  TUTTI_TRY(check_data_of(config_, device_));
-  TUTTI_TRY(check_failover_of(config_, device_));
+  TUTTI_TRY(check_data_of(config_));
   TUTTI_TRY(Racks::read(config_, {}).status());  // no host has a name here
   TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count, device_}, works));
   return {};

@@ -202,7 +202,9 @@ Status GpuLinks::relay(const GpuKey& key) {
   for (uint32_t cta = 0; cta < ctas; ++cta) {
     uint8_t* const to_cta = to_net + cta * bytes;
     uint8_t* const from_cta = from_net + cta * bytes;
-    if (protocol.has_flags) {
+    if (options_.net->only_slots()) {
+      carry(key, cta, to_cta, from_cta);
+    } else if (protocol.has_flags) {
       start<LineRelay>(connection(key, cta), line_relay_options(key, cta, to_cta, from_cta));
     } else {
       TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_cta, from_cta));
@@ -222,6 +224,26 @@ void GpuLinks::start(const Key& connection, typename Made::Options options) {
   options_.net->engine().add(std::move(relay));
 }
 
+/// The same over the slots of host ranks. The connections accept by themselves.
+void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
+  const Key connection = GpuLinks::connection(key, cta);
+  const auto start = [&](auto options, auto made_of) {
+    options.to = to;
+    options.from = from;
+    options.out = options_.net->sender(connection);
+    options.in = options_.net->receiver(connection);
+    options_.net->engine().add(made_of(std::move(options)));
+  };
+  if (options_.protocols[key.protocol].has_flags) {
+    start(common_options<CarriedLineRelay::Options>(key, cta),
+          [](CarriedLineRelay::Options options) { return std::make_shared<CarriedLineRelay>(std::move(options)); });
+    return;
+  }
+  auto options = common_options<CarriedRelay::Options>(key, cta);
+  options.lengths = lengths_of(key, cta);
+  start(std::move(options), [](CarriedRelay::Options made) { return std::make_shared<CarriedRelay>(std::move(made)); });
+}
+
 /// The connection of a CTA with its counterpart at a peer on a different host.
 Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
   const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
@@ -233,39 +255,44 @@ uint64_t GpuLinks::mailbox_of(const GpuKey& key, uint32_t cta) const {
   return key.peer * mailboxes_ + offsets(key.protocol, key.traffic).mailboxes + cta;
 }
 
-LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
+/// By slot of a CTA's connection to a peer on a different host.
+const uint64_t* GpuLinks::lengths_of(const GpuKey& key, uint32_t cta) const {
+  const uint64_t slots = options_.protocols[key.protocol].layout.slot_count;
+  return lengths_on_host_ + key.peer * lengths_ + offsets(key.protocol, key.traffic).lengths + cta * slots;
+}
+
+/// The options that relays of all kinds have.
+template <class Options>
+Options GpuLinks::common_options(const GpuKey& key, uint32_t cta) const {
   const uint64_t mailbox = mailbox_of(key, cta);
-  LineRelay::Options made;
+  Options made;
   made.key = connection(key, cta);
   made.layout = options_.protocols[key.protocol].layout;
-  made.to = to;
-  made.from = from;
   made.at = telling_ + mailbox;
   made.of = told_ + mailbox;
   made.owner = std::make_shared<Heaps>(heaps_);  // the engine may outlive this
   return made;
 }
 
+LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) const {
+  auto made = common_options<LineRelay::Options>(key, cta);
+  made.to = to;
+  made.from = from;
+  return made;
+}
+
 /// `to`, `from`: the CTA's slots, as Heap::for_network takes them.
 Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
-  const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
-  const uint64_t bytes = layout.slot_count * layout.slot_stride;
+  auto made = common_options<Relay::Options>(key, cta);
+  const uint64_t bytes = made.layout.slot_count * made.layout.slot_stride;
   const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
-  const Offsets& at = offsets(key.protocol, key.traffic);
-  const uint64_t mailbox = mailbox_of(key, cta);
   const uint64_t capabilities = options_.net->options().capabilities;
-  Relay::Options made;
-  made.key = connection(key, cta);
-  made.layout = layout;
   TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
   TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));
-  made.at = telling_ + mailbox;
-  made.of = told_ + mailbox;
-  made.lengths = lengths_on_host_ + key.peer * lengths_ + at.lengths + uint64_t{cta} * layout.slot_count;
+  made.lengths = lengths_of(key, cta);
   made.splits = options_.direct || direct_[key.peer];
   made.flushes = options_.direct && (capabilities & TUTTI_NET_CAP_FLUSH) != 0;
   made.groups = (capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
-  made.owner = std::make_shared<Heaps>(heaps_);  // the engine may outlive this
   return made;
 }
 

@@ -2,7 +2,8 @@
 // The connections between GPUs: for each protocol, slots in memory of the receiving rank, and mailboxes. The kind of
 // memory depends on the pair of ranks. GPUs that reach each other use memory of the GPU, other GPUs of a host use
 // memory of the host. For a peer on a different host, both ranks have slots of their own, and relays move the messages
-// between them (relay.h, line_relay.h).
+// between them (relay.h, line_relay.h). With net.failover or check.data, other relays do (carried_relay.h,
+// carried_line_relay.h).
 //
 // Mailboxes are small and exist from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits for the offer. Every rank offers before it reaches, so
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
+#include "transport/carried_line_relay.h"
+#include "transport/carried_relay.h"
 #include "transport/connection.h"
 #include "transport/heap.h"
 #include "transport/host_mailboxes.h"
@@ -115,10 +118,14 @@ class GpuLinks {
   Status relay(const GpuKey& key);
   template <class Made>
   void start(const Key& connection, typename Made::Options options);
+  void carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
+  template <class Options>
+  Options common_options(const GpuKey& key, uint32_t cta) const;
   Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
-  LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
+  LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) const;
   Key connection(const GpuKey& key, uint32_t cta) const;
   uint64_t mailbox_of(const GpuKey& key, uint32_t cta) const;
+  const uint64_t* lengths_of(const GpuKey& key, uint32_t cta) const;
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kTrafficCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;

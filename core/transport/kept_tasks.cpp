@@ -61,7 +61,14 @@ KeptSendTask::~KeptSendTask() {
 }
 
 bool KeptSendTask::idle() const {
-  return acknowledged_ == memory_.load_tail() || home_.standing(key_.peer).left;
+  if (acknowledged_ == memory_.load_tail()) return true;
+  return (breakage_.broken() || !home_.options().serves_left) && home_.standing(key_.peer).left;
+}
+
+/// Whether the peer needs no connection any more. A kernel of a rank that leaves may still wait for data.
+bool KeptSendTask::is_over(bool undelivered) const {
+  if (undelivered && home_.options().serves_left) return false;
+  return Breakage::is_harmless(home_.standing(key_.peer), undelivered);
 }
 
 /// Acknowledgements may come later.
@@ -78,7 +85,7 @@ Result<bool> KeptSendTask::progress() {
   }
   if (ends_) return fail_over();
   // A peer that has left takes no connection.
-  if (!lost_.empty() && Breakage::is_harmless(home_.standing(key_.peer), undelivered)) return false;
+  if (!lost_.empty() && is_over(undelivered)) return false;
   Result<bool> moved = advance();
   if (moved.ok() || !is_loss(moved.status(), channel_ == nullptr || !serves_)) return moved;
   give_up(moved.status());
@@ -276,7 +283,7 @@ void KeptSendTask::give_up(const Status& why) {
 /// closes its connections, and this rank may hear a moment later that it left. So a sender without a message to deliver
 /// waits for this news, unless the receiver asks for a connection.
 Result<bool> KeptSendTask::fail_over() {
-  if (Breakage::is_harmless(home_.standing(key_.peer), acknowledged_ != memory_.load_tail())) return false;
+  if (is_over(acknowledged_ != memory_.load_tail())) return false;
   const bool may_wait = Clock::now() - lost_at_ < kLastTime;
   if (may_wait && serves_ && acknowledges_ != nullptr && acknowledged_ != requests_.most_posted()) {
     const Result<bool> taken = take_acknowledgements();

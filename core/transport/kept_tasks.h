@@ -76,6 +76,7 @@ class KeptSendTask : public KeptTask {
   Result<bool> advance();
   Result<bool> connect();
   bool looks();
+  bool is_over(bool undelivered) const;
   Result<bool> take_acknowledgements();
   Result<bool> join_acknowledgements();
   Status take(const Acknowledgement& acknowledgement);

@@ -8,8 +8,6 @@
 namespace tutti::transport {
 namespace {
 
-/// Looks for further lines while fewer have come than usual: less than a microsecond.
-constexpr int kLooks = 200;
 /// Rounds for which a `done` waits for a bundle that takes it along, if data goes both ways. A round takes up to a
 /// microsecond.
 constexpr uint32_t kHeldRounds = 50;
@@ -19,19 +17,11 @@ constexpr uint32_t kHeldRounds = 50;
 LineRelay::LineRelay(const Net& net, Options options)
     : RelayTask(net, options.key, options.at, options.of),
       options_(std::move(options)),
-      lines_(static_cast<uint32_t>(lines_of(options_.layout))),
+      lines_(options_.layout, options_.to, options_.from),
       out_messages_(kRequests * message_bytes(options_.layout) / sizeof(uint64_t)),
-      outgoing_(options_.layout.slot_count),
       sends_(kRequests),
       in_messages_(out_messages_.size()),
-      receives_(kRequests),
-      periods_(options_.layout.slot_count) {
-  for (uint32_t index = 0; index < options_.layout.slot_count; ++index) {
-    // Flag i is the flag of a message in slot i - 1, so no flag looks new.
-    for (uint8_t* const slots : {options_.to, options_.from}) slot(slots, index).rewrite_flags(index);
-    outgoing_[index] = {index, lines_};
-  }
-}
+      receives_(kRequests) {}
 
 Status LineRelay::open_out() {
   TUTTI_ASSIGN(out_registration_,
@@ -44,30 +34,18 @@ Status LineRelay::open_in() {
   return {};
 }
 
-/// Whether the flag is the flag of a message in this slot. A rewrite leaves flags of a different slot.
-bool LineRelay::is_message(uint32_t flag, uint32_t index) const {
-  return slot_of(flag - 1) == index;
-}
-
 bool LineRelay::all_sent() const {
-  if (under_way_ > 0) return false;
-  for (uint32_t index = 0; index < outgoing_.size(); ++index) {
-    const LineSlot lines = slot(options_.to, index);
-    const uint32_t flag = lines.flag();
-    if (flag != outgoing_[index].flag && is_message(flag, index)) return false;
-    if (lines.has(outgoing_[index].sent, outgoing_[index].flag)) return false;
-  }
-  return true;
+  return under_way_ == 0 && lines_.all_sent();
 }
 
 Result<bool> LineRelay::send() {
   TUTTI_ASSIGN(bool moved, complete_sends());
-  for (uint32_t index = 0; index < outgoing_.size(); ++index) {
-    if (!has_lines(index)) continue;
+  for (uint32_t index = 0; index < lines_.slots(); ++index) {
+    if (!lines_.has_lines(index)) continue;
     TUTTI_ASSIGN(const bool sent, send_lines(index));
     moved = moved || sent;
   }
-  if (done() == told_) return moved;
+  if (gpu_.done() == told_) return moved;
   // While a `done` waits, the thread does not sleep.
   if (answers_ && ++held_rounds_ <= kHeldRounds) return true;
   TUTTI_ASSIGN(const bool told, post_bundle({}));
@@ -87,30 +65,11 @@ Result<bool> LineRelay::complete_sends() {
   return moved;
 }
 
-bool LineRelay::has_lines(uint32_t index) {
-  Outgoing& outgoing = outgoing_[index];
-  const LineSlot lines = slot(options_.to, index);
-  const uint32_t flag = lines.flag();
-  if (flag != outgoing.flag && is_message(flag, index)) {
-    usual_lines_ = outgoing_[latest_].sent;
-    latest_ = index;
-    outgoing = {flag, 0};
-  }
-  return lines.has(outgoing.sent, outgoing.flag);
-}
-
 Result<bool> LineRelay::send_lines(uint32_t index) {
   if (!has_buffer()) return false;
-  Outgoing& outgoing = outgoing_[index];
-  const LineSlot lines = slot(options_.to, index);
-  Header header{0, outgoing.flag - 1, outgoing.sent, 0, 0};
-  uint8_t* const data = message(out_messages_, posted_) + sizeof header;
-  for (int look = 0; look < kLooks; ++look) {
-    header.lines += lines.take(header.first + header.lines, outgoing.flag, data + header.lines * LineSlot::kDataBytes);
-    if (header.first + header.lines >= usual_lines_) break;
-  }
-  TUTTI_ASSIGN(const bool sent, post_bundle(header));
-  if (sent) outgoing.sent += header.lines;
+  const LineEnds::Run run = lines_.take(index, lines_.lines(), message(out_messages_, posted_) + sizeof(Header));
+  TUTTI_ASSIGN(const bool sent, post_bundle({0, run.number, run.first, run.lines, 0}));
+  if (sent) lines_.sent(run);
   return sent;
 }
 
@@ -120,7 +79,7 @@ Result<bool> LineRelay::post_bundle(const Header& header) {
   uint8_t* const message = LineRelay::message(out_messages_, posted_);
   Header complete = header;
   complete.step = posted_;
-  complete.done = done();
+  complete.done = gpu_.done();
   std::memcpy(message, &complete, sizeof complete);
   const uint64_t bytes = sizeof header + header.lines * LineSlot::kDataBytes;
   TUTTI_ASSIGN(request, out_->send({message, bytes, kTag, out_registration_}));
@@ -160,29 +119,20 @@ Status LineRelay::deliver(const uint8_t* message, uint64_t bytes) {
   if (bytes < sizeof header) return in_->mismatch(fmt::format("a message of {} bytes", bytes));
   std::memcpy(&header, message, sizeof header);
   TUTTI_TRY(check(header, bytes));
-  if (header.lines > 0) {
-    const uint32_t index = slot_of(header.number);
-    const LineSlot lines = slot(options_.from, index);
-    if (const uint32_t period = LineSlot::period_of(header.number); period != periods_[index]) {
-      lines.rewrite_flags(header.number);
-      periods_[index] = period;
-    }
-    lines.put(header.first, header.lines, header.number + 1, message + sizeof header);
-  }
-  hear(header.done);
+  if (header.lines > 0) lines_.put(run_of(header), message + sizeof header);
+  gpu_.hear(header.done);
   return {};
 }
 
 Status LineRelay::check(const Header& header, uint64_t bytes) const {
-  const uint32_t free_from = done();
-  const uint32_t slots = options_.layout.slot_count;
+  const uint32_t free_from = gpu_.done();
   const bool is_whole = bytes == sizeof header + header.lines * LineSlot::kDataBytes && header.step == expected_;
-  const bool has_slot = header.lines == 0 || header.number - free_from < slots;
-  if (is_whole && has_slot && header.first <= lines_ && header.lines <= lines_ - header.first) return {};
+  if (is_whole && (header.lines == 0 || lines_.fits(run_of(header), free_from))) return {};
   return in_->mismatch(
       fmt::format("a message of {} bytes after {}, which its sender calls {} lines of message {} from line "
                   "{}, step {}; {} slots of {} lines from message {} on are free",
-                  bytes, expected_, header.lines, header.number, header.first, header.step, slots, lines_, free_from));
+                  bytes, expected_, header.lines, header.number, header.first, header.step, lines_.slots(),
+                  lines_.lines(), free_from));
 }
 
 }  // namespace tutti::transport

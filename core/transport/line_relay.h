@@ -7,10 +7,6 @@
 // *bundle*. It stores a bundle that arrives, with flags, into a slot that the GPU polls. So a small message costs one
 // message of the network, and no signal and no fence of a GPU.
 //
-// Lengths. The relay does not know how long a message is, and need not know. If more lines of a message come after a
-// bundle, they go in a further bundle. Lines of one message mostly come together: the relay waits for a moment if fewer
-// lines have come than the previous message had.
-//
 // Slots lie in pinned memory of the host. Bundles lie in memory of the relay, so the network registers no slots: a
 // store of a network device might split the 8 bytes that data and flag share.
 //
@@ -21,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/line_slot.h"
+#include "transport/line_ends.h"
 #include "transport/relay_task.h"
 #include "tutti/plugin/protocol.h"
 
@@ -61,21 +57,12 @@ class LineRelay : public RelayTask {
   static constexpr uint32_t kRequests = 8;
 
  private:
-  /// A slot that the GPU fills.
-  struct Outgoing {
-    uint32_t flag = 0;  // of the latest message
-    uint32_t sent = 0;  // lines of this message that have been sent
-  };
-
   // Sending.
   Status open_out() override;
   Result<bool> send() override;
   bool all_sent() const override;
   Result<bool> complete_sends();
   Result<bool> send_lines(uint32_t index);
-  /// Begins the message whose first line has come, if any, and says whether the slot may have lines to send.
-  bool has_lines(uint32_t index);
-  bool is_message(uint32_t flag, uint32_t index) const;
   /// Sends the message in the next buffer, whose header lacks `step` and `done`. False: the network takes no more.
   Result<bool> post_bundle(const Header& header);
   /// Whether the next buffer is free. Sends may be done in any order.
@@ -85,27 +72,21 @@ class LineRelay : public RelayTask {
   Status open_in() override;
   Result<bool> receive() override;
   Status deliver(const uint8_t* message, uint64_t bytes);
+  static LineEnds::Run run_of(const Header& header) { return {header.number, header.first, header.lines}; }
   Status check(const Header& header, uint64_t bytes) const;
 
   static uint64_t lines_of(const tutti_slot_layout& layout) { return layout.slot_stride / LineSlot::kLineBytes; }
-  uint32_t slot_of(uint32_t number) const { return number & (options_.layout.slot_count - 1); }
-  LineSlot slot(uint8_t* slots, uint32_t index) const {
-    return LineSlot(slots + index * options_.layout.slot_stride, lines_);
-  }
   uint8_t* message(std::vector<uint64_t>& messages, uint64_t index) const {
     return reinterpret_cast<uint8_t*>(messages.data()) + index % kRequests * message_bytes(options_.layout);
   }
 
   const Options options_;
-  const uint32_t lines_;  // of a slot
+  LineEnds lines_;
 
   std::vector<uint64_t> out_messages_;  // registered, as in_messages_
   void* out_registration_ = nullptr;
-  std::vector<Outgoing> outgoing_;
   std::vector<void*> sends_;  // requests, by buffer; null: the buffer is free
   uint32_t under_way_ = 0;    // sends that are not done
-  uint32_t latest_ = 0;       // the slot of the latest message
-  uint32_t usual_lines_ = 0;  // lines of the message before
   uint64_t posted_ = 0;       // messages that have been sent
   uint32_t told_ = 0;         // the last `done` that was sent
   bool answers_ = false;      // bundles have been sent since `told_` changed
@@ -113,10 +94,9 @@ class LineRelay : public RelayTask {
 
   std::vector<uint64_t> in_messages_;
   void* in_registration_ = nullptr;
-  std::vector<void*> receives_;    // requests, by buffer
-  std::vector<uint32_t> periods_;  // by slot: the period of flags (LineSlot) of its lines
-  uint64_t expected_ = 0;          // messages that have been received
-  uint64_t awaited_ = 0;           // messages before this one have a receive
+  std::vector<void*> receives_;  // requests, by buffer
+  uint64_t expected_ = 0;        // messages that have been received
+  uint64_t awaited_ = 0;         // messages before this one have a receive
 };
 
 }  // namespace tutti::transport

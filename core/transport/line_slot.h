@@ -27,11 +27,12 @@ class LineSlot {
   bool has(uint32_t line, uint32_t flag) const {
     return line < lines_ && flag_of(load(2 * line)) == flag && flag_of(load(2 * line + 1)) == flag;
   }
-  /// Copies the data of lines from `first` on that have the flag, up to the first line that lacks it. Returns the
-  /// number of these lines.
-  uint32_t take(uint32_t first, uint32_t flag, uint8_t* to) const {
+  /// Copies the data of lines from `first` on that have the flag, up to the first line that lacks it, `most` at most.
+  /// Returns the number of these lines.
+  uint32_t take(uint32_t first, uint32_t most, uint32_t flag, uint8_t* to) const {
+    const uint32_t end = most < lines_ - first ? first + most : lines_;
     uint32_t line = first;
-    for (; line < lines_; ++line, to += kDataBytes) {
+    for (; line < end; ++line, to += kDataBytes) {
       const uint64_t low = load(2 * line);
       const uint64_t high = load(2 * line + 1);
       if (flag_of(low) != flag || flag_of(high) != flag) break;

@@ -119,6 +119,9 @@ class Net {
   /// Stops the engine and gives up all connections. Networks that fail over to each other are closed before one ends.
   void close();
   progress::Engine& engine() { return *engine_; }
+  /// Whether all data goes through slots in memory of the host (sender(), receiver()): connections fail over, or
+  /// messages have checksums.
+  bool only_slots() const { return options_.failover != nullptr || options_.check_data; }
   /// Watches the entries of the plugin.
   progress::EntryWatch* watch() const { return watch_.get(); }
 

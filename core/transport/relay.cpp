@@ -29,7 +29,7 @@ Status Relay::open_in() {
 }
 
 bool Relay::all_sent() const {
-  if (load(at_->tail) != sent_ || signal_ != nullptr) return false;
+  if (gpu_.tail() != sent_ || signal_ != nullptr) return false;
   for (const Outgoing& slot : outgoing_) {
     if (slot.slice != nullptr || slot.record != nullptr) return false;
   }
@@ -38,8 +38,8 @@ bool Relay::all_sent() const {
 
 Result<bool> Relay::send() {
   TUTTI_ASSIGN(bool moved, complete_sends());
-  const uint32_t done = RelayTask::done();
-  const uint32_t tail = load(at_->tail);
+  const uint32_t done = gpu_.done();
+  const uint32_t tail = gpu_.tail();
   const uint32_t slots = options_.layout.slot_count;
   if (tail - sent_ > slots) sent_ = tail - slots;  // a later number has found a slot, so all before it are free
   for (; sent_ != tail; ++sent_) {
@@ -109,7 +109,7 @@ Result<bool> Relay::send_signal(uint32_t done) {
 }
 
 Result<bool> Relay::receive() {
-  const uint32_t done = RelayTask::done();
+  const uint32_t done = gpu_.done();
   TUTTI_ASSIGN(bool moved, take_signals());
   for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
     TUTTI_ASSIGN(const bool taken, take(slot, done));
@@ -146,7 +146,7 @@ Result<bool> Relay::take_signals() {
         return in_->mismatch(fmt::format("a signal of {} bytes, number {} after {}", bytes, record.step, next_signal_));
       }
       next_signal_ = std::max(next_signal_, record.step + 1);
-      hear(record.done);
+      gpu_.hear(record.done);
       moved = true;
     }
     TUTTI_ASSIGN(signals_[i], in_->recv({&record, sizeof record, kSignalTag, in_registration_}));
@@ -157,7 +157,7 @@ Result<bool> Relay::take_signals() {
 /// Posts the receive of a slot that the GPU is done with.
 Result<bool> Relay::post(uint32_t index, uint32_t done) {
   Incoming& slot = incoming_[index];
-  if (slot.state != Incoming::State::kBusy || (slot.used && !is_after(done, slot.number))) return false;
+  if (slot.state != Incoming::State::kBusy || (slot.used && !GpuSignals::is_after(done, slot.number))) return false;
   const uint64_t room = options_.splits ? options_.layout.slot_bytes : options_.layout.slot_bytes + sizeof(Record);
   const MessagePart slice{at(options_.from, index), room, kSliceTag + index, from_registration_};
   const MessagePart record{&in_records_[index], sizeof(Record), kRecordTag + index, in_registration_};
@@ -224,8 +224,8 @@ Result<bool> Relay::deliver(uint32_t index) {
   slot.used = true;
   slot.number = slot.arrived.number;
   ++next_slice_;
-  store(of_->tail, slot.number + 1);
-  hear(slot.arrived.done);
+  gpu_.deliver(slot.number + 1);
+  gpu_.hear(slot.arrived.done);
   return true;
 }
 

@@ -4,8 +4,7 @@
 namespace tutti::transport {
 
 RelayTask::RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tutti_cuda_mailbox* of)
-    : at_(at),
-      of_(of),
+    : gpu_(at, of),
       out_state_(net, key, true),
       in_state_(net, key, false),
       net_(net),
@@ -70,12 +69,6 @@ Result<bool> RelayTask::receive_if_connected() {
     TUTTI_TRY(open_in());
   }
   return receive();
-}
-
-void RelayTask::hear(uint32_t done) {
-  if (peer_done_ && !is_after(done, *peer_done_)) return;
-  peer_done_ = done;
-  store(of_->done, done);
 }
 
 Result<bool> RelayTask::finish(void*& request) {

@@ -5,13 +5,12 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "progress/engine.h"
 #include "transport/channel.h"
+#include "transport/gpu_signals.h"
 #include "transport/link_state.h"
-#include "tutti/plugin/cuda.h"
 
 namespace tutti::transport {
 
@@ -19,7 +18,7 @@ namespace tutti::transport {
 /// progress().
 class RelayTask : public progress::Task, public Awaiter {
  public:
-  /// `at`: mailbox in which the GPU signals the peer; `of`: mailbox in which the GPU is signaled. Memory of the host.
+  /// `at`, `of`: as in GpuSignals.
   RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tutti_cuda_mailbox* of);
   ~RelayTask() override;
   /// On the engine's thread; the polling thread then takes the channel.
@@ -40,23 +39,10 @@ class RelayTask : public progress::Task, public Awaiter {
   /// Whether all that the GPU has filled so far is sent.
   virtual bool all_sent() const = 0;
 
-  // Partners of the GPU's loads and stores with system scope.
-  static uint32_t load(uint32_t& word) { return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire); }
-  static void store(uint32_t& word, uint32_t value) {
-    std::atomic_ref<uint32_t>(word).store(value, std::memory_order_release);
-  }
-  /// Numbers of messages are counted modulo 2^32.
-  static bool is_after(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
-
-  /// The GPU is done with messages before this number.
-  uint32_t done() const { return load(at_->done); }
-  /// Tells the GPU which of its messages the peer is done with.
-  void hear(uint32_t done);
   /// True if a request to send is done, and so free.
   Result<bool> finish(void*& request);
 
-  tutti_cuda_mailbox* const at_;
-  tutti_cuda_mailbox* const of_;
+  GpuSignals gpu_;
   LinkState out_state_, in_state_;
   std::unique_ptr<Channel> out_, in_;  // null: the connection does not stand yet
 
@@ -71,7 +57,6 @@ class RelayTask : public progress::Task, public Awaiter {
   const Key key_;
   std::unique_ptr<Dial> dial_;
   std::atomic<Channel*> attached_{nullptr};  // owned; release in attach(), acquire in receive_if_connected()
-  std::optional<uint32_t> peer_done_;        // nothing: the peer has said nothing so far
   Breakage out_breakage_, in_breakage_;
 };
 

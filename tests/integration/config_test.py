@@ -65,8 +65,6 @@ class Check(ConfigTest):
 
     def test_settings_that_no_job_can_follow(self):
         self.each_says(
-            ("device: cuda\nnet.failover: true\n", "connections of GPUs do not fail over"),
-            ("device: cuda\ncheck.data: true\n", "check.data is true"),
             ("net.racks: [left]\n", "job.yaml:1:13: net.racks: 'left' is no rack"),
             ("network: socket\nnet.inside_rack: socket\n", "net.racks names no rack"),
             ("network: [socket]\nnet: {racks: [left=a, right=b], inside_rack: ucx}\n",

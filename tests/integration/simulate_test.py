@@ -116,7 +116,6 @@ class Simulate(unittest.TestCase):
              "9 ranks do not fit: configs/topologies/hgx-h200.yaml has 8 GPUs"),
             ([*machine, "--nodes", 2, "--set", "transport=shm"], 1, "but the ranks are on 2 hosts"),
             ([*machine, "--nodes", 2, "--set", "plugins.network=[]"], 1, "plugins.network is empty"),
-            ([*machine, "--nodes", 2, "--set", "net.failover=true"], 1, "connections of GPUs do not fail over"),
             ([*machine, "--nodes", 2, "--set", "device=cuda", "--set", "net.racks=[a=x]", "--set",
               "net.inside_rack=socket"], 1, "the data of GPUs goes over one network"),
             ([*machine, "--set", "hardware.file=/no/figures"], 1, "hardware.file (command line)"),

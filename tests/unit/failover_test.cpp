@@ -16,8 +16,7 @@
 
 #include "progress/bell.h"
 #include "transport/net.h"
-#include "unit/fake_network.h"
-#include "unit/required.h"
+#include "unit/failover_rank.h"
 
 namespace tutti::transport {
 namespace {
@@ -30,45 +29,25 @@ using namespace std::chrono_literals;
 
 constexpr uint32_t kSlots = 4;
 constexpr uint64_t kStride = 64;
-using Fakes = std::array<test::FakeNetwork, 2>;
+using test::Fakes;
 
-/// A rank with two networks, and the failure that it was told.
-class Rank {
+Net::Options options_of(bool checks_plugin) {
+  Net::Options options;
+  options.check_plugins = checks_plugin;
+  tutti_slot_layout layout{};
+  layout.slot_count = kSlots;
+  layout.slot_bytes = layout.slot_stride = kStride;
+  options.keys = {1, {layout}};
+  return options;
+}
+
+/// A rank, and the work of its executor.
+class Rank : public test::FailoverRank {
  public:
   Rank(Fakes& fakes, uint32_t rank, std::chrono::nanoseconds limit, bool checks_plugin)
-      : rank_(rank), failover(std::make_shared<Failover>(limit)) {
-    progress::init_bell(bell_);
-    Net::Options options;
-    options.on_failure = [this](const Status& failure) {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-    };
-    options.engine = test::required(progress::Engine::create({options.on_failure, 1}));
-    options.failover = failover;
-    options.standing = [this](uint32_t /*rank*/) { return Net::Standing{peer_left, false, false}; };
-    options.ops = test::FakeNetwork::ops();
-    options.check_plugins = checks_plugin;
-    options.communicator = 7;
-    options.rank = rank;
-    tutti_slot_layout layout{};
-    layout.slot_count = kSlots;
-    layout.slot_bytes = layout.slot_stride = kStride;
-    options.keys = {1, {layout}};
-    options.bell = &bell_;
-    options.break_grace = 300ms;
-    std::vector<const Net*> all;
-    for (size_t i = 0; i < fakes.size(); ++i) {
-      options.plugin = &fakes[i];
-      options.name = i == 0 ? "first" : "second";
-      options.last_failure = [&fake = fakes[i]] { return fake.take_failure(); };
-      nets.push_back(test::required(Net::create(options)));
-      all.push_back(nets.back().get());
-    }
-    failover->set_nets(std::move(all));
-  }
+      : FailoverRank(fakes, rank, limit, options_of(checks_plugin)) {}
   tutti_connection& sender() { return *nets.front()->sender(key()); }
   tutti_connection& receiver() { return *nets.front()->receiver(key()); }
-  progress::Engine& engine() { return nets.front()->engine(); }
   /// Waits as an executor does that drives the engine. False: 20 s have passed, or it gives up.
   bool wait_for(const std::function<bool()>& done) {
     const auto end = Clock::now() + 20s;
@@ -100,44 +79,18 @@ class Rank {
     progress::ring(*from.peer_bell);
     return value;
   }
-  Status failure() {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
 
- private:
-  Key key() const { return {1 - rank_, Traffic::kCollective, 0, 0, TUTTI_NO_NET, TUTTI_NO_NET}; }
-
-  uint32_t rank_;
-  tutti_bell bell_{};
-  std::mutex mutex_;
-  Status failure_;
-
- public:
-  std::atomic<bool> peer_left = false;
   std::function<bool()> gives_up;  ///< asked by a thread that waits; null: it never gives up
   std::vector<Rank*> drives;       ///< ranks whose engines the waiting thread drives
-  std::shared_ptr<Failover> failover;
-  std::vector<std::unique_ptr<Net>> nets;
 };
 
 class FailoverTest : public testing::Test {
  protected:
   explicit FailoverTest(std::chrono::nanoseconds limit = 5s, bool checks_plugin = true)
       : a_{fakes_, 0, limit, checks_plugin}, b_{fakes_, 1, limit, checks_plugin} {
-    for (size_t i = 0; i < fakes_.size(); ++i) {
-      const std::vector<std::vector<Net::Endpoint>> endpoints = {a_.nets[i]->endpoints(), b_.nets[i]->endpoints()};
-      a_.nets[i]->set_peers(endpoints);
-      b_.nets[i]->set_peers(endpoints);
-    }
+    test::introduce(a_, b_);
   }
-
-  /// No rank connects to a listener that is closed.
-  ~FailoverTest() override {
-    for (Rank* rank : {&a_, &b_}) {
-      for (const auto& net : rank->nets) net->close();
-    }
-  }
+  ~FailoverTest() override { test::close(a_, b_); }
 
   Fakes fakes_;
   Rank a_;

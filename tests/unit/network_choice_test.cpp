@@ -104,5 +104,18 @@ TEST_F(NetworkChoiceTest, GpusUseOneNetwork) {
               ElementsAre("a"));
 }
 
+TEST_F(NetworkChoiceTest, ConnectionsOfGpusFailOverToFurtherNetworks) {
+  device_ = TUTTI_DEVICE_CUDA;
+  const auto choice = choose("network: [a, b]\nnet.failover: true\n");
+  ASSERT_TRUE(choice.ok());
+  EXPECT_THAT(choice->used, ElementsAre("a"));
+  EXPECT_THAT(choice->spare, ElementsAre("b"));
+  ASSERT_EQ(choice->unused.size(), 1u);
+  EXPECT_EQ(choice->unused[0].why, "the data of GPUs goes over one network, which is 'a'");
+  broken_ = {"b"};
+  EXPECT_THAT(std::string(choose("network: [a, b]\nnet.failover: true\n").status().text()),
+              HasSubstr("'b' does not work on rank 1: no b, but 'network' names it"));
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -15,3 +15,5 @@ tutti_test(failover_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/failover_test.cpp
            LABELS concurrent TIMEOUT 60)
 tutti_test(checked_network_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/checked_network_test.cpp
            ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp)
+tutti_test(carried_relay_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/carried_relay_test.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp LABELS concurrent)

@@ -34,7 +34,8 @@ void CudaBackend::observe() {
 
 bool CudaBackend::flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
   static_cast<void>(gpu_->finish());
-  return fabric_->flush(limit, failed);
+  // Nothing may follow the last messages of connections, which flush() sends.
+  return fabric_->drain(limit, failed) && fabric_->flush(limit, failed);
 }
 
 }  // namespace tutti::backend

@@ -243,6 +243,7 @@ class CudaGpu : public Gpu {
   Result<DirectMemory> direct_memory() const {
     if (options_.net == nullptr || options_.direct == Direct::kOff) return DirectMemory::kNone;
     const transport::Net::Options& net = options_.net->options();
+    if (options_.net->only_slots()) return without_direct_memory();
     const auto takes = [&](uint64_t capability, uint32_t memory) {
       return (net.capabilities & capability) != 0 && options_.net->registers(memory);
     };
@@ -257,9 +258,18 @@ class CudaGpu : public Gpu {
                     net.name, device_));
   }
 
+  /// With net.failover or check.data.
+  Result<DirectMemory> without_direct_memory() const {
+    if (options_.direct != Direct::kOn) return DirectMemory::kNone;
+    return Status(Code::kConfig,
+                  "net.direct is on, but with net.failover or check.data the network moves memory of the host alone; "
+                  "set net.direct to auto");
+  }
+
   /// Leaves room for a record behind each slot that the network moves. A message of the network carries the data of a
   /// slot, and a connection of the network has requests for all slots.
   Status fit_network(std::string_view protocol, GpuLinks::Protocol& link) const {
+    if (options_.net->only_slots()) return {};  // slots of the network have a layout of their own
     tutti_slot_layout& layout = link.layout;
     const uint64_t room = options_.net->max_message_bytes();
     const uint64_t longest = link.has_flags ? transport::LineRelay::message_bytes(layout)

@@ -55,10 +55,15 @@ void Fabric::ring() {
   progress::ring(shm_->bell());
 }
 
+bool Fabric::drain(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
+  if (nets_.empty() || failed()) return true;
+  return engine()->flush(std::chrono::steady_clock::now() + limit, failed) || failed();
+}
+
 bool Fabric::flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
   if (nets_.empty() || failed()) return true;
   for (const auto& net : nets_) net->leave();
-  return engine()->flush(std::chrono::steady_clock::now() + limit, failed) || failed();
+  return drain(limit, failed);
 }
 
 template <class Get>

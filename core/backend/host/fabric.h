@@ -33,6 +33,9 @@ class Fabric {
   transport::Shm& shm() { return *shm_; }
   /// Wakes the sleeping thread of a call of this rank. Any thread.
   void ring();
+  /// Returns true when relays of a GPU have nothing to send, or `failed()`; false if they have after `limit`. Before
+  /// flush().
+  bool drain(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
   /// Returns true when sent data has left this process, or `failed()`; false if some was still there after `limit`.
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
   /// The first network; null: there is none.

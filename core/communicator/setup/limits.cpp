@@ -49,23 +49,12 @@ Status check_transport(const config::Config& config, uint32_t nodes) {
                                      config.origin("transport"), nodes)};
 }
 
-Status check_data_of(const config::Config& config, uint32_t device) {
+Status check_data_of(const config::Config& config) {
   if (!config.boolean("check.data")) return {};
-  if (!transport::can_hash_messages()) {
-    return {Code::kConfig, fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
-                                       "(libxxhash-dev) and build again, or set check.data to false",
-                                       config.origin("check.data"))};
-  }
-  if (device != TUTTI_DEVICE_CUDA) return {};
-  return {Code::kConfig, fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
+  if (transport::can_hash_messages()) return {};
+  return {Code::kConfig, fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
+                                     "(libxxhash-dev) and build again, or set check.data to false",
                                      config.origin("check.data"))};
-}
-
-Status check_failover_of(const config::Config& config, uint32_t device) {
-  if (!config.boolean("net.failover") || device != TUTTI_DEVICE_CUDA) return {};
-  return {Code::kConfig, fmt::format("net.failover is true ({}), but connections of GPUs do not fail over; set it to "
-                                     "false, or use rails of the network (settings.net.socket.rails)",
-                                     config.origin("net.failover"))};
 }
 
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network) {

@@ -16,11 +16,8 @@ namespace tutti::communicator {
 /// kConfig: `transport` does not join ranks on so many machines.
 Status check_transport(const config::Config& config, uint32_t nodes);
 
-/// kConfig: `check.data` is set, and ranks on this device (TUTTI_DEVICE_*) or this build cannot obey.
-Status check_data_of(const config::Config& config, uint32_t device);
-
-/// kConfig: `net.failover` is set, and ranks on this device (TUTTI_DEVICE_*) cannot obey.
-Status check_failover_of(const config::Config& config, uint32_t device);
+/// kConfig: `check.data` is set, and this build cannot obey.
+Status check_data_of(const config::Config& config);
 
 /// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*).
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network);

@@ -76,8 +76,7 @@ class Candidates {
 
   Result<NetworkChoice> choose() {
     if (on_gpu()) {
-      if (fixed_) use_only(names_.front());
-      TUTTI_TRY(use_first(nullptr));
+      TUTTI_TRY(use_on_gpus());
     } else if (fixed_) {
       TUTTI_TRY(use_all());
     } else {
@@ -90,8 +89,22 @@ class Candidates {
  private:
   bool on_gpu() const { return wishes_.device == TUTTI_DEVICE_CUDA; }
 
-  /// Ranks on GPUs have the first of several networks.
-  void use_only(std::string name) { names_ = {std::move(name)}; }
+  /// Calls of ranks on GPUs use the first of several networks. Connections may fail over to the networks that `network`
+  /// names beside it.
+  Status use_on_gpus() {
+    if (!fixed_) return use_first(nullptr);
+    const bool fails_over = wishes_.config->boolean("net.failover");
+    if (!fails_over) names_.resize(1);
+    for (const std::string& name : names_) {
+      TUTTI_ASSIGN(const bool works, this->works(name));
+      if (works && used_.empty()) {
+        use(name);
+      } else if (works) {
+        spare_.push_back(name);
+      }
+    }
+    return {};
+  }
 
   Result<bool> works(const std::string& name) {
     if (const auto known = refusals_.find(name); known != refusals_.end()) return known->second.empty();
@@ -168,11 +181,13 @@ class Candidates {
                                                     "plugins.network or 'network'",
                                                     refusals));
     }
-    if (choice.used.size() > progress::Engine::kMostSources) {
+    choice.spare = spare_;
+    const size_t opened = choice.used.size() + choice.spare.size();
+    if (opened > progress::Engine::kMostSources) {
       return Status(Code::kUnsupported,
                     fmt::format("a communicator uses up to {} networks, and 'network' and the rules "
                                 "name {}; name fewer",
-                                progress::Engine::kMostSources, choice.used.size()));
+                                progress::Engine::kMostSources, opened));
     }
     if (fixed_ && !refusals.empty()) {
       return Status(Code::kUnsupported, fmt::format("{}, but 'network' names it ({}); take it out there", refusals,
@@ -198,7 +213,7 @@ class Candidates {
   bool fixed_ = false;
   std::vector<std::string> names_;               // in the order of trials
   std::map<std::string, std::string> refusals_;  // by name; empty: it works
-  std::vector<std::string> used_;
+  std::vector<std::string> used_, spare_;
 };
 
 }  // namespace
@@ -243,8 +258,10 @@ Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWi
     return refusal;
   };
   TUTTI_ASSIGN(NetworkChoice choice, choose_networks(wishes, why_not));
-  Networks opened{{}, std::move(choice.unused)};
-  for (const std::string& name : choice.used) opened.open.push_back(std::move(nets.at(name)));
+  Networks opened{{}, choice.used.size(), std::move(choice.unused)};
+  for (const auto* names : {&choice.used, &choice.spare}) {
+    for (const std::string& name : *names) opened.open.push_back(std::move(nets.at(name)));
+  }
   return opened;
 }
 

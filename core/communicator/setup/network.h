@@ -29,13 +29,15 @@ struct NetworkWishes {
 /// The networks of a communicator, in order of preference.
 struct NetworkChoice {
   std::vector<std::string> used;
-  std::vector<tuner::UnusedNetwork> unused;  ///< named by the configuration, with the reasons
+  std::vector<std::string> spare;            ///< opened for fail-over alone
+  std::vector<tuner::UnusedNetwork> unused;  ///< no call uses them; named by the configuration, with the reasons
 };
 
 /// Chooses networks. Networks that `network` names are all used. If it is auto, these are used: the first network that
 /// works, and for each rule that excludes it, the first network that works and that the rule leaves. A network that a
 /// rule without `match` excludes is tried last. `why_not(name)`: why a network does not work on all ranks; empty: it
-/// works. The failure names the reason for each network.
+/// works. The failure names the reason for each network. Ranks on GPUs use the first network; with net.failover, the
+/// remaining networks that `network` names are spare.
 Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
                                       const std::function<Result<std::string>(const std::string&)>& why_not);
 
@@ -45,7 +47,8 @@ Status check_named_networks(const config::Config& config);
 
 /// The networks of a communicator, opened.
 struct Networks {
-  std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine
+  std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine; spare ones last
+  size_t used = 0;                                    ///< networks at the begin of `open` that calls use
   std::vector<tuner::UnusedNetwork> unused;
 };
 

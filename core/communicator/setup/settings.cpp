@@ -11,9 +11,7 @@
 namespace tutti::communicator {
 
 Status check_settings(const config::Config& config) {
-  const uint32_t device = config.text("device") == "cuda" ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
-  TUTTI_TRY(check_data_of(config, device));
-  TUTTI_TRY(check_failover_of(config, device));
+  TUTTI_TRY(check_data_of(config));
   TUTTI_TRY(check_racks(config));
   TUTTI_TRY(hardware_of(config).status());
   const std::string& topology = config.text("topology.file");

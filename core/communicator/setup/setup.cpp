@@ -244,7 +244,7 @@ class Setup {
     fences_ =
         std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
     if (state_.reunion_ != nullptr) state_.reunion_->learn(std::move(places));
-    join_networks(networks.open, ends);
+    join_networks(networks, ends);
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
@@ -262,8 +262,9 @@ class Setup {
 
   /// Gives each network the ends of all ranks. All ranks must use the same figures, and the slowest port delays all
   /// ranks.
-  void join_networks(const std::vector<std::unique_ptr<transport::Net>>& nets,
+  void join_networks(const communicator::Networks& networks,
                      std::vector<std::vector<communicator::NetworkContact>>& ends) {
+    const auto& nets = networks.open;
     if (state_.failover_ != nullptr) {
       std::vector<const transport::Net*> all;
       for (const auto& net : nets) all.push_back(net.get());
@@ -283,8 +284,12 @@ class Setup {
         network.latency_us = std::max(network.latency_us, communicator::latency_of(known, end.latency_us));
         endpoints.push_back(std::move(of_rank[i].endpoints));
       }
-      log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
       nets[i]->set_peers(std::move(endpoints));
+      if (i >= networks.used) {
+        log::info("network '{}': for fail-over alone", network.name);
+        continue;
+      }
+      log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
       choices_.networks.push_back(std::move(network));
     }
   }
@@ -375,8 +380,7 @@ class Setup {
     options.call_limit = config_.duration("timeouts.operation");
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
-    TUTTI_TRY(communicator::check_data_of(config_, device()));
-    TUTTI_TRY(communicator::check_failover_of(config_, device()));
+    TUTTI_TRY(communicator::check_data_of(config_));
     if (config_.boolean("net.failover")) {
       state_.failover_ = std::make_shared<transport::Failover>(config_.duration("timeouts.peer_loss") + kRouteMargin);
       options.failover = state_.failover_;
