@@ -144,11 +144,12 @@ protocols() {
   return "$code"
 }
 failover() {
-  local setting code=0
-  timeout 250 python3 tests/fault/socket_break_test.py "$build/bin/tutti" "$build/tests/break_sockets.so" \
-    --device cuda --repeat 3 || code=1
-  TUTTI_PLUGIN_PATH=$build/tests/networks timeout 250 python3 tests/fault/socket_break_test.py "$build/bin/tutti" \
-    "$build/tests/break_sockets.so" --device cuda --repeat 3 --further device --protocols simple || code=1
+  local setting code=0 test=(python3 tests/fault/socket_break_test.py "$build/bin/tutti" "$build/tests/break_sockets.so"
+    --device cuda)
+  timeout 250 "${test[@]}" --repeat 3 || code=1
+  timeout 250 "${test[@]}" --min 1M --max 64M --milliseconds 5 --repeat 5 --protocols simple || code=1
+  TUTTI_PLUGIN_PATH=$build/tests/networks timeout 250 "${test[@]}" --min 1M --max 64M --further device \
+    --protocols simple || code=1
   for setting in net.failover=false net.failover=true check.data=true; do
     echo "== $setting"
     timeout 60 "$build/bin/tutti" bench all_reduce -n 2 --device cuda --hosts a,b --set network=socket --threads \
@@ -163,7 +164,7 @@ for step in "$@"; do
   begin=$SECONDS
   echo "==> $step"
   case $step in
-    build) build_all ;;
+    build) build_all || { echo "FAILED: build"; exit 1; } ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
     tune | compare | blocks | start | network | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;

@@ -38,12 +38,14 @@ bool PollingThread::idle() {
   return idle;
 }
 
-bool PollingThread::round() {
+/// Whether `step` moved any task.
+template <class Step>
+bool PollingThread::each(Step&& step) {
   const std::lock_guard lock(mutex_);
   bool moved = false;
   for (const auto& task : tasks_) {
     if (has_failed()) return false;
-    auto result = task->progress();
+    Result<bool> result = step(*task);
     if (result.ok()) {
       moved = moved || *result;
     } else {
@@ -57,7 +59,8 @@ bool PollingThread::round() {
 void PollingThread::run() {
   int idle_rounds = 0;
   while (!stopping_.load()) {
-    const bool moved = round();
+    bool moved = each([](Task& task) { return task.progress(); });
+    if (!moved && idle_rounds == kPolledRounds) moved = each([](Task& task) { return task.settle(); });
     idle_rounds = moved ? 0 : idle_rounds + 1;
     if (moved) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (idle_rounds <= kPolledRounds) continue;

@@ -17,7 +17,8 @@ namespace tutti::progress {
 
 class Task;
 
-/// Polls its tasks round by round. After many rounds without movement, it sleeps for 100 µs between rounds.
+/// Polls its tasks round by round. After many rounds without movement, it settles its tasks, and sleeps for 100 µs
+/// between rounds.
 /// Threads: any, but for construction and destruction. Errors: the first failure of a task goes to `on_failure`, on
 /// this object's thread; the tasks then rest.
 class PollingThread {
@@ -36,7 +37,8 @@ class PollingThread {
 
  private:
   void run();
-  bool round();
+  template <class Step>
+  bool each(Step&& step);
 
   std::function<void(Status)> on_failure_;
   std::mutex mutex_;  // guards tasks_; held during a round

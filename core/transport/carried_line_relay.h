@@ -16,7 +16,7 @@
 namespace tutti::transport {
 
 /// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
-/// Threads: progress() and idle() as Task demands.
+/// Part of a CarriedTask, which moves the connections, too.
 class CarriedLineRelay : public progress::Task {
  public:
   struct Options {
@@ -33,7 +33,6 @@ class CarriedLineRelay : public progress::Task {
   explicit CarriedLineRelay(Options options);
   Result<bool> progress() override;
   bool idle() const override;
-  bool polls() const override { return true; }
 
  private:
   /// Begins each message. The data of the lines follows.

@@ -19,7 +19,7 @@
 namespace tutti::transport {
 
 /// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
-/// Threads: progress() and idle() as Task demands.
+/// Part of a CarriedTask, which moves the connections, too.
 class CarriedRelay : public progress::Task {
  public:
   struct Options {
@@ -37,7 +37,6 @@ class CarriedRelay : public progress::Task {
   explicit CarriedRelay(Options options);
   Result<bool> progress() override;
   bool idle() const override;
-  bool polls() const override { return true; }
 
  private:
   /// Begins each message. The bytes of a part follow.

@@ -2,6 +2,7 @@
 // A connection of a network plugin, as both ends use it: its making, its memory, its messages, and its end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -120,6 +121,23 @@ class Awaiter {
   virtual ~Awaiter() = default;
   /// The peer has connected. Called within the engine's round.
   virtual Status attach(std::unique_ptr<Channel> channel) = 0;
+};
+
+/// A channel on its way from the thread that accepts connections to the thread of a task.
+class ChannelHandOver {
+ public:
+  ~ChannelHandOver() { take(); }
+  void give(std::unique_ptr<Channel> channel) {
+    delete channel_.exchange(channel.release(), std::memory_order_acq_rel);
+  }
+  /// Null: none has come.
+  std::unique_ptr<Channel> take() {
+    if (channel_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    return std::unique_ptr<Channel>(channel_.exchange(nullptr, std::memory_order_acq_rel));
+  }
+
+ private:
+  std::atomic<Channel*> channel_{nullptr};  // owned
 };
 
 /// A connection that broke. This is a failure of the communicator, unless the peer has left in good order and no call

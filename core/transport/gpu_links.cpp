@@ -7,6 +7,8 @@
 #include <bit>
 #include <tuple>
 
+#include "transport/carried_task.h"
+
 namespace tutti::transport {
 namespace {
 
@@ -224,24 +226,27 @@ void GpuLinks::start(const Key& connection, typename Made::Options options) {
   options_.net->engine().add(std::move(relay));
 }
 
-/// The same over the slots of host ranks. The connections accept by themselves.
+/// The same over slots of the network.
 void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
-  const Key connection = GpuLinks::connection(key, cta);
-  const auto start = [&](auto options, auto made_of) {
+  const Net::Pair connections = options_.net->pair(connection(key, cta));
+  const auto fill = [&](auto& options) {
     options.to = to;
     options.from = from;
-    options.out = options_.net->sender(connection);
-    options.in = options_.net->receiver(connection);
-    options_.net->engine().add(made_of(std::move(options)));
+    options.out = &connections.sender->connection();
+    options.in = &connections.receiver->connection();
   };
+  std::unique_ptr<progress::Task> relay;
   if (options_.protocols[key.protocol].has_flags) {
-    start(common_options<CarriedLineRelay::Options>(key, cta),
-          [](CarriedLineRelay::Options options) { return std::make_shared<CarriedLineRelay>(std::move(options)); });
-    return;
+    auto options = common_options<CarriedLineRelay::Options>(key, cta);
+    fill(options);
+    relay = std::make_unique<CarriedLineRelay>(std::move(options));
+  } else {
+    auto options = common_options<CarriedRelay::Options>(key, cta);
+    fill(options);
+    options.lengths = lengths_of(key, cta);
+    relay = std::make_unique<CarriedRelay>(std::move(options));
   }
-  auto options = common_options<CarriedRelay::Options>(key, cta);
-  options.lengths = lengths_of(key, cta);
-  start(std::move(options), [](CarriedRelay::Options made) { return std::make_shared<CarriedRelay>(std::move(made)); });
+  options_.net->engine().add(std::make_shared<CarriedTask>(connections, std::move(relay)));
 }
 
 /// The connection of a CTA with its counterpart at a peer on a different host.

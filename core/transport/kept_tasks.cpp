@@ -171,9 +171,8 @@ Result<bool> KeptSendTask::connect() {
 
 /// True when the connection of the acknowledgements has come.
 Result<bool> KeptSendTask::join_acknowledgements() {
-  while (!arrivals_.empty()) {
-    Arrival arrival = std::move(arrivals_.front());
-    arrivals_.pop_front();
+  while (auto taken = arrivals_.take()) {
+    Arrival& arrival = *taken;
     const bool tells_loss = arrival.purpose == Purpose::kLoss && arrival.generation == generation_;
     // The receiver lives, and knows an earlier connection only: the next one must come while it waits (grace()).
     if (arrival.purpose == Purpose::kLoss && !is_known_) renewals_ = 0;
@@ -387,9 +386,8 @@ bool KeptReceiveTask::call_sender() {
 
 Result<bool> KeptReceiveTask::take_arrivals() {
   bool begun = false;
-  while (!arrivals_.empty()) {
-    Arrival arrival = std::move(arrivals_.front());
-    arrivals_.pop_front();
+  while (auto taken = arrivals_.take()) {
+    Arrival& arrival = *taken;
     if (int64_t{arrival.generation} <= generation_) {
       close(arrival.channel, arrival.route);
       continue;

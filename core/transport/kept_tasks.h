@@ -6,9 +6,11 @@
 // for many rounds, or the thread is about to sleep.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,11 +29,36 @@ struct Acknowledgement {
 };
 static_assert(sizeof(Acknowledgement) == 16);
 
+/// Connections that have come, on their way from the thread that accepts them to the thread of a task.
+class Arrivals {
+ public:
+  void add(Arrival arrival) {
+    const std::lock_guard lock(mutex_);
+    arrivals_.push_back(std::move(arrival));
+    any_.store(true, std::memory_order_relaxed);  // a look that misses it comes again
+  }
+  bool empty() const { return !any_.load(std::memory_order_relaxed); }
+  /// The oldest. Nothing: there is none.
+  std::optional<Arrival> take() {
+    if (empty()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    std::optional<Arrival> oldest = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    any_.store(!arrivals_.empty(), std::memory_order_relaxed);
+    return oldest;
+  }
+
+ private:
+  std::mutex mutex_;  // guards arrivals_
+  std::deque<Arrival> arrivals_;
+  std::atomic<bool> any_{false};
+};
+
 /// One end of a connection that fails over.
 class KeptTask : public SlotTask, public Rejoiner {
  public:
   tutti_connection& connection() final { return memory_.connection(); }
-  void arrive(Arrival arrival) final { arrivals_.push_back(std::move(arrival)); }
+  void arrive(Arrival arrival) final { arrivals_.add(std::move(arrival)); }
 
  protected:
   using Clock = std::chrono::steady_clock;
@@ -46,7 +73,7 @@ class KeptTask : public SlotTask, public Rejoiner {
   const std::shared_ptr<Receipts> receipts_;
   SlotMemory memory_;
   SlotRequests requests_{memory_};
-  std::deque<Arrival> arrivals_;      // connections that have come, to be looked at
+  Arrivals arrivals_;                 // to be looked at
   std::unique_ptr<Channel> channel_;  // of the messages
   void* registration_ = nullptr;
   std::optional<Haste> haste_;  // until the connection that this rank awaits has come

@@ -244,6 +244,14 @@ tutti_connection* Net::receiver(const Key& key) {
   return &task->connection();
 }
 
+Net::Pair Net::pair(const Key& key) {
+  std::shared_ptr<SlotTask>& sender = senders_[place_of(key)];
+  std::shared_ptr<SlotTask>& receiver = receivers_[place_of(key)];
+  sender = make_sender(key);
+  receiver = make_receiver(key);
+  return {sender, receiver};
+}
+
 Route Net::route(const Key& key) const {
   return {this, own_device(key), peer_endpoint(key).device};
 }

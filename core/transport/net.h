@@ -100,8 +100,15 @@ class Net {
   /// the background.
   void set_peers(std::vector<std::vector<Endpoint>> endpoints);
 
+  /// Slots in memory of the host. The engine moves them.
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
+  /// The same for both directions. The caller adds the tasks to the engine, in a task of its own (carried_task.h). Once
+  /// for each key, in place of sender() and receiver().
+  struct Pair {
+    std::shared_ptr<SlotTask> sender, receiver;
+  };
+  Pair pair(const Key& key);
   /// A connection of a kind other than slots in memory of the host: this rank's end, which sends.
   std::unique_ptr<Dial> dial(const Key& key) const;
   std::unique_ptr<Dial> dial(const Key& key, const Introduction& as) const;

@@ -274,7 +274,13 @@ ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell
       memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data) {}
 
 Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
-  channel_ = std::move(channel);
+  attached_.give(std::move(channel));
+  return {};
+}
+
+Status ReceiveTask::connect() {
+  channel_ = attached_.take();
+  if (channel_ == nullptr) return {};
   channel_->set_ends(net_.ends(key_, false));
   state_.enter(LinkState::Phase::kStands);
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
@@ -282,6 +288,7 @@ Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
 }
 
 Result<bool> ReceiveTask::progress() {
+  if (channel_ == nullptr) TUTTI_TRY(connect());
   if (channel_ == nullptr) return false;
   if (!breakage_.broken()) {
     Result<bool> moved = move();

@@ -161,12 +161,14 @@ class ReceiveTask : public SlotTask, public Awaiter {
   Status attach(std::unique_ptr<Channel> channel) override;
 
  private:
+  Status connect();
   Result<bool> move();
 
   const Net& net_;
   Key key_;
   LinkState state_;
   SlotMemory memory_;
+  ChannelHandOver attached_;
   std::unique_ptr<Channel> channel_;
   void* registration_ = nullptr;
   SlotRequests requests_{memory_};

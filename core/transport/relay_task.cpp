@@ -11,17 +11,13 @@ RelayTask::RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tut
       key_(key),
       dial_(net.dial(key)) {}
 
-RelayTask::~RelayTask() {
-  delete attached_.load();
-}
-
 void RelayTask::close() {
   out_.reset();
   in_.reset();
 }
 
 Status RelayTask::attach(std::unique_ptr<Channel> channel) {
-  attached_.store(channel.release(), std::memory_order_release);
+  attached_.give(std::move(channel));
   return {};
 }
 
@@ -62,7 +58,7 @@ Result<bool> RelayTask::send_if_connected() {
 
 Result<bool> RelayTask::receive_if_connected() {
   if (in_ == nullptr) {
-    in_.reset(attached_.exchange(nullptr, std::memory_order_acquire));
+    in_ = attached_.take();
     if (in_ == nullptr) return false;
     in_->set_ends(net_.ends(key_, false));
     in_state_.enter(LinkState::Phase::kStands);

@@ -3,7 +3,6 @@
 // CTA of a GPU on a different host, and the mailboxes in which both GPUs say which messages they are done with.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -20,7 +19,6 @@ class RelayTask : public progress::Task, public Awaiter {
  public:
   /// `at`, `of`: as in GpuSignals.
   RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tutti_cuda_mailbox* of);
-  ~RelayTask() override;
   /// On the engine's thread; the polling thread then takes the channel.
   Status attach(std::unique_ptr<Channel> channel) final;
   Result<bool> progress() final;
@@ -56,7 +54,7 @@ class RelayTask : public progress::Task, public Awaiter {
   const Net& net_;
   const Key key_;
   std::unique_ptr<Dial> dial_;
-  std::atomic<Channel*> attached_{nullptr};  // owned; release in attach(), acquire in receive_if_connected()
+  ChannelHandOver attached_;
   Breakage out_breakage_, in_breakage_;
 };
 

@@ -3,8 +3,6 @@
 
 #include <atomic>
 
-#include "progress/bell.h"
-
 namespace tutti::transport {
 namespace {
 
@@ -12,9 +10,8 @@ namespace {
 uint64_t load(uint64_t* counter) {
   return std::atomic_ref(*counter).load(std::memory_order_acquire);
 }
-void publish(uint64_t* counter, uint64_t value, tutti_bell& bell) {
-  std::atomic_ref(*counter).store(value, std::memory_order_seq_cst);
-  progress::ring(bell);
+void store(uint64_t* counter, uint64_t value) {
+  std::atomic_ref(*counter).store(value, std::memory_order_release);
 }
 
 }  // namespace
@@ -27,7 +24,7 @@ std::span<uint8_t> SlotCarrier::room() {
 
 void SlotCarrier::send(uint64_t bytes) {
   out_.sizes[slot_of(out_)] = bytes;
-  publish(out_.tail, ++out_.step, *out_.peer_bell);
+  store(out_.tail, ++out_.step);
 }
 
 std::span<const uint8_t> SlotCarrier::message() {
@@ -37,7 +34,7 @@ std::span<const uint8_t> SlotCarrier::message() {
 }
 
 void SlotCarrier::release() {
-  publish(in_.head, ++in_.step, *in_.peer_bell);
+  store(in_.head, ++in_.step);
 }
 
 }  // namespace tutti::transport

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of a relay (carried_relay.h, carried_line_relay.h) over the connections of slots that host ranks use
-// (Net::sender() and Net::receiver()). The progress engine moves the slots. Such connections fail over (net.failover),
-// and their messages have checksums (check.data).
+// (Net::pair()). Such connections fail over (net.failover), and their messages have checksums (check.data).
 #pragma once
 
 #include <cstdint>

@@ -47,8 +47,11 @@ static void* breaks(void* unused) {
     const struct timespec pause = {pause_us / 1000000, pause_us % 1000000 * 1000};
     nanosleep(&pause, NULL);
     pthread_mutex_lock(&mutex);
-    const int fd = count > 0 ? sockets[next_random(count)] : -1;
-    if (fd >= 0 && has_carried_data(fd) && shutdown(fd, SHUT_RDWR) == 0) ++broken;
+    const int i = count > 0 ? (int)next_random(count) : -1;
+    if (i >= 0 && has_carried_data(sockets[i]) && shutdown(sockets[i], SHUT_RDWR) == 0) {
+      sockets[i] = sockets[--count];
+      ++broken;
+    }
     pthread_mutex_unlock(&mutex);
   }
   return NULL;

@@ -7,7 +7,7 @@ right. A preloaded library breaks the connections (break_sockets.c). Without fai
 job.
 
 Run as: socket_break_test.py PATH_OF_TUTTI PATH_OF_BREAK_SOCKETS [--device host|cuda] [--protocols simple,ll]
-[--milliseconds N] [--repeat N] [--further NETWORK]
+[--min SIZE] [--max SIZE] [--milliseconds N] [--repeat N] [--further NETWORK]
 
 With --further, connections fail over to this network, too.
 """
@@ -29,7 +29,7 @@ class SocketBreak(unittest.TestCase):
         environment = dict(os.environ, LD_PRELOAD=ARGS.breaker, BREAK_SOCKETS_MS=str(ARGS.milliseconds),
                            CUDA_MODULE_LOADING="EAGER", CUDA_DEVICE_MAX_CONNECTIONS="32")
         command = [ARGS.tutti, "bench", collective, "-n", "2", "--threads", "--hosts", "a,b", "--device", ARGS.device,
-                   "--min", "8", "--max", "8M", "--factor", "32", "--repeat", str(ARGS.repeat),
+                   "--min", ARGS.min, "--max", ARGS.max, "--factor", "32", "--repeat", str(ARGS.repeat),
                    "--set", f"network=[{','.join(['socket', *ARGS.further])}]", "--set", f"plugins.protocol=[{protocol}]",
                    "--set", "settings.net.socket.congestion=cubic", "--set", "timeouts.operation=30s"]
         for setting in settings:
@@ -64,6 +64,8 @@ def main():
     parser.add_argument("breaker", help="the library break_sockets")
     parser.add_argument("--device", default="host", choices=("host", "cuda"))
     parser.add_argument("--protocols", default="simple,ll")
+    parser.add_argument("--min", default="8", help="bytes of the smallest call")
+    parser.add_argument("--max", default="8M", help="bytes of the largest call")
     parser.add_argument("--milliseconds", type=int, default=20, help="mean time between breaks")
     parser.add_argument("--further", action="append", default=[], metavar="NETWORK")
     parser.add_argument("--repeat", type=int, default=1, help="rounds of all sizes")

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/carried_line_relay.h"
+#include "transport/carried_task.h"
 #include "unit/failover_rank.h"
 
 namespace tutti::transport {
@@ -62,14 +63,15 @@ class Side : public test::FailoverRank {
     if (has_flags_) {
       CarriedLineRelay::Options made;
       fill(made);
-      engine().add(std::make_shared<CarriedLineRelay>(std::move(made)));
+      add(std::make_unique<CarriedLineRelay>(std::move(made)));
     } else {
       CarriedRelay::Options made;
       fill(made);
       made.lengths = lengths_.data();
-      engine().add(std::make_shared<CarriedRelay>(std::move(made)));
+      add(std::make_unique<CarriedRelay>(std::move(made)));
     }
   }
+  /// The connection to the peer, moved by the engine.
   tutti_connection& out() { return *nets.front()->sender(key()); }
 
   /// Sends a message once a slot is free. False: 20 s have passed, or the rank has failed.
@@ -121,8 +123,12 @@ class Side : public test::FailoverRank {
     made.from = reinterpret_cast<uint8_t*>(from_.data());
     made.at = &at_;
     made.of = &of_;
-    made.out = nets.front()->sender(key());
-    made.in = nets.front()->receiver(key());
+    connections_ = nets.front()->pair(key());
+    made.out = &connections_.sender->connection();
+    made.in = &connections_.receiver->connection();
+  }
+  void add(std::unique_ptr<progress::Task> relay) {
+    engine().add(std::make_shared<CarriedTask>(connections_, std::move(relay)));
   }
   bool wait_for(const std::function<bool()>& condition) {
     const auto end = Clock::now() + 20s;
@@ -147,6 +153,7 @@ class Side : public test::FailoverRank {
   alignas(64) Words to_{}, from_{};
   std::array<uint64_t, kSlots> lengths_{};
   tutti_cuda_mailbox at_{}, of_{};
+  Net::Pair connections_;
 };
 
 /// With flags in the data, and without.
@@ -222,6 +229,7 @@ TEST_P(CarriedRelayTest, WrongMessagesAreFailures) {
   ASSERT_GE(room.size(), 64u);
   std::memset(room.data(), 0x5a, room.size());
   carrier.send(60);
+  progress::ring(a_.engine().bell());
   const auto end = Clock::now() + 10s;
   while (b_.failure().ok() && Clock::now() < end) std::this_thread::yield();
   EXPECT_EQ(b_.failure().code(), Code::kInternal);
