@@ -21,7 +21,7 @@ class CarriedLineRelay : public progress::Task {
  public:
   struct Options {
     Key key;
-    tutti_slot_layout layout{};  ///< of the slots of the GPU
+    tutti_slot_layout layout{};  ///< layout of the GPU's slots
     uint8_t* to{};               ///< slots that the GPU fills; memory of the host
     uint8_t* from{};             ///< slots that the GPU reads; memory of the host
     tutti_cuda_mailbox* at{};    ///< as in GpuSignals

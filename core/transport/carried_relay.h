@@ -24,7 +24,7 @@ class CarriedRelay : public progress::Task {
  public:
   struct Options {
     Key key;
-    tutti_slot_layout layout{};  ///< of the slots of the GPU
+    tutti_slot_layout layout{};  ///< layout of the GPU's slots
     const uint8_t* to{};         ///< slots that the GPU fills; memory of the host
     uint8_t* from{};             ///< slots that the GPU reads; memory of the host
     tutti_cuda_mailbox* at{};    ///< as in GpuSignals
@@ -42,8 +42,8 @@ class CarriedRelay : public progress::Task {
   /// Begins each message. The bytes of a part follow.
   struct Header {
     uint64_t bytes;   ///< of the whole slice; 0: only `done` counts
-    uint64_t offset;  ///< of the part
-    uint32_t number;  ///< of the message that the slice is
+    uint64_t offset;  ///< begin of the part in the slice
+    uint32_t number;  ///< number of the message that the slice is
     uint32_t done;    ///< the sender's GPU is done with messages before this number
   };
   static_assert(sizeof(Header) == 24);

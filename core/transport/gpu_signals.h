@@ -11,7 +11,7 @@
 
 namespace tutti::transport {
 
-/// The memory is memory of the host. Threads: one at a time.
+/// The mailboxes are memory of the host. One thread at a time.
 class GpuSignals {
  public:
   /// `at`: mailbox in which the GPU signals the peer; `of`: mailbox in which the GPU is signaled.

@@ -16,12 +16,12 @@
 
 namespace tutti::transport {
 
-/// Threads: one at a time; the GPU loads and stores the slots meanwhile.
+/// One thread at a time. The GPU loads and stores the slots meanwhile.
 class LineEnds {
  public:
   /// Consecutive lines of a message.
   struct Run {
-    uint32_t number;  ///< of the GPU's message
+    uint32_t number;  ///< number of the GPU's message
     uint32_t first;   ///< the first line
     uint32_t lines;
   };
@@ -29,11 +29,11 @@ class LineEnds {
   /// `to`: slots that the GPU fills; `from`: slots that the GPU reads. Memory of the host.
   LineEnds(const tutti_slot_layout& layout, uint8_t* to, uint8_t* from);
   uint32_t slots() const { return static_cast<uint32_t>(outgoing_.size()); }
-  uint32_t lines() const { return lines_; }  ///< of a slot
+  uint32_t lines() const { return lines_; }  ///< lines of a slot
 
   /// Whether a slot that the GPU fills may have lines to take.
   bool has_lines(uint32_t index);
-  /// Copies the data of such lines, `most` at most, to `data`. sent() says that they need not be taken again.
+  /// Copies the data of these lines, `most` at most, to `data`. sent() says that they need not be taken again.
   Run take(uint32_t index, uint32_t most, uint8_t* data) const;
   void sent(const Run& run) { outgoing_[slot_of(run.number)].sent += run.lines; }
   /// Whether there are no lines to take.

@@ -10,7 +10,7 @@
 
 namespace tutti::transport {
 
-/// Both directions between this rank and a peer. Threads: one at a time.
+/// Both directions between this rank and a peer. One thread at a time.
 class SlotCarrier {
  public:
   /// The connections outlive this object.

@@ -29,12 +29,14 @@ class SocketBreak(unittest.TestCase):
         environment = dict(os.environ, LD_PRELOAD=ARGS.breaker, BREAK_SOCKETS_MS=str(ARGS.milliseconds),
                            CUDA_MODULE_LOADING="EAGER", CUDA_DEVICE_MAX_CONNECTIONS="32")
         command = [ARGS.tutti, "bench", collective, "-n", "2", "--threads", "--hosts", "a,b", "--device", ARGS.device,
-                   "--min", ARGS.min, "--max", ARGS.max, "--factor", "32", "--repeat", str(ARGS.repeat),
+                   "--min", ARGS.min, "--max", ARGS.max, "--factor", "32",
+                   "--repeat", str(ARGS.repeat),
                    "--set", f"network=[{','.join(['socket', *ARGS.further])}]", "--set", f"plugins.protocol=[{protocol}]",
                    "--set", "settings.net.socket.congestion=cubic", "--set", "timeouts.operation=30s"]
         for setting in settings:
             command += ["--set", setting]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S,
+                              check=False)
 
     def test_calls_complete(self):
         for protocol in ARGS.protocols.split(","):

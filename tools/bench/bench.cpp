@@ -112,6 +112,7 @@ Result<Summary> sweep(const Request& request, Measurement& measurement, const Re
   summary.busbw /= std::max(measurements, 1);
   summary.ratio = request.compare.empty() ? 0 : std::exp(summary.ratio / std::max(measurements, 1));
   summary.peak_kib = peak_kib();
+  summary.counters = measurement.counters();
   return summary;
 }
 
@@ -166,7 +167,7 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
     return summary.status();
   }
   // Rank 0 may host the places where the ranks meet: it leaves last.
-  TUTTI_ASSIGN(const std::vector<Counters> counters, tell_first(communicator, communicator.counters()));
+  TUTTI_ASSIGN(const std::vector<Counters> counters, tell_first(communicator, summary->counters));
   summary->counters = sum(counters);
   for (const auto& report : reports) report->end(*summary);
   return summary->wrong;

@@ -31,6 +31,8 @@ class Library {
   virtual Status end_group() = 0;
   /// The name of the algorithm and protocol that run the call.
   virtual Result<Ran> ran() const = 0;
+  /// Of this rank's communicator; zero in libraries that do not count.
+  virtual Counters counters() const { return {}; }
   /// Failures after a call had returned.
   virtual Status async_error() const = 0;
   /// Ends all work on the device; afterwards nothing can be run.

@@ -88,6 +88,7 @@ class HostMeasurement : public Measurement {
         input_(largest_buffer(problems, communicator.rank())),
         output_(largest_buffer(problems, communicator.rank())) {}
   Result<Row> measure(const check::Problem& problem) override;
+  Counters counters() const override { return communicator_.counters(); }
 
  private:
   Result<Timing> measure(const Subject& subject);

@@ -62,6 +62,8 @@ class Measurement {
   virtual std::vector<LibraryFacts> libraries() const { return {}; }
   /// The name of this rank's device.
   virtual std::string device() const { return {}; }
+  /// Counters of the measured communicator of Tutti, on this rank.
+  virtual Counters counters() const = 0;
   /// Ends the work on a device after a failure, so that no rank waits for it.
   virtual void abort(std::string_view /*reason*/) {}
 };

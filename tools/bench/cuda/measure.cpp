@@ -63,6 +63,7 @@ class CudaMeasurement : public Measurement {
   Result<Row> measure(const check::Problem& problem) override;
   std::vector<LibraryFacts> libraries() const override;
   std::string device() const override { return device_; }
+  Counters counters() const override { return contenders_.front().library->counters(); }
   void abort(std::string_view reason) override {
     for (const Contender& contender : contenders_) contender.library->abort(reason);
   }

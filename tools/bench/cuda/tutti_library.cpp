@@ -32,6 +32,7 @@ class TuttiLibrary : public Library {
   Status start_group() override { return group_start(); }
   Status end_group() override { return group_end(); }
   Result<Ran> ran() const override { return ran_by(communicator_, problem_, direct_); }
+  Counters counters() const override { return communicator_.counters(); }
   Status async_error() const override { return communicator_.async_error(); }
   void abort(std::string_view reason) override { communicator_.abort(reason); }
   LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION}; }
