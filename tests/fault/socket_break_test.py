@@ -30,8 +30,8 @@ class SocketBreak(unittest.TestCase):
                            CUDA_MODULE_LOADING="EAGER", CUDA_DEVICE_MAX_CONNECTIONS="32")
         command = [ARGS.tutti, "bench", collective, "-n", "2", "--threads", "--hosts", "a,b", "--device", ARGS.device,
                    "--min", ARGS.min, "--max", ARGS.max, "--factor", "32",
-                   "--repeat", str(ARGS.repeat),
-                   "--set", f"network=[{','.join(['socket', *ARGS.further])}]", "--set", f"plugins.protocol=[{protocol}]",
+                   "--repeat", str(ARGS.repeat), "--set", f"plugins.protocol=[{protocol}]",
+                   "--set", f"network=[{','.join(['socket', *ARGS.further])}]",
                    "--set", "settings.net.socket.congestion=cubic", "--set", "timeouts.operation=30s"]
         for setting in settings:
             command += ["--set", setting]
