@@ -154,6 +154,31 @@ bool matches_all(const Rule& rule) {
          !rule.nodes && rule.link.empty();
 }
 
+namespace {
+
+/// Whether `rule` matches each call that `other` matches. A rule that names a network only matches if there is one.
+bool matches_calls_of(const Rule& rule, const Rule& other) {
+  const auto contains = [](const auto& mine, const auto& theirs) { return !mine || mine == theirs; };
+  return contains(rule.collective, other.collective) && contains(rule.data_type, other.data_type) &&
+         contains(rule.ranks, other.ranks) && contains(rule.nodes, other.nodes) && rule.min_size <= other.min_size &&
+         rule.max_size >= other.max_size && (rule.link.empty() || rule.link == other.link) &&
+         (rule.network.empty() || !other.network.empty());
+}
+
+}  // namespace
+
+Status check_hidden_rules(std::span<const Rule> rules) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    for (size_t earlier = 0; earlier < i; ++earlier) {
+      if (!matches_calls_of(rules[earlier], rules[i])) continue;
+      return wrong(rules[i].place, fmt::format("this rule never applies: the rule at {} matches all of its calls, and "
+                                               "the first rule that matches decides; put this rule before it",
+                                               rules[earlier].place));
+    }
+  }
+  return {};
+}
+
 bool excludes_network(const Rule& rule, std::string_view network) {
   if (rule.network.empty()) return false;
   if (!rule.forbids) return rule.network != network;

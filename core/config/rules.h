@@ -50,6 +50,10 @@ bool matches_all(const Rule& rule);
 /// Whether a rule leaves no candidate for a call that it matches, where ranks use this network.
 bool excludes_network(const Rule& rule, std::string_view network);
 
+/// Checks that each rule of one file can apply: the first rule that matches a call decides. kConfig, with the places of
+/// both rules, if an earlier rule matches all calls of a rule.
+Status check_hidden_rules(std::span<const Rule> rules);
+
 /// The keys that `match`, `choose` and `forbid` may have: "rules.match.collective", "rules.choose.protocol", ...
 std::span<const Key> rule_keys();
 

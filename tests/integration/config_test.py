@@ -74,6 +74,17 @@ class Check(ConfigTest):
             ("hardware.file: /nosuch.yaml\n", "cannot read"),
             ("topology.file: /nosuch.yaml\n", "job.yaml:1:16: topology.file: cannot read"))
 
+    def test_rules_that_never_apply(self):
+        self.each_says(
+            ("rules:\n- match: {min_size: 1KiB}\n  forbid: {protocol: ll}\n"
+             "- match: {min_size: 4KiB, collective: all_reduce}\n  choose: {algorithm: ring}\n",
+             "job.yaml:4:3: this rule never applies: the rule at"),
+            ("rules:\n- choose: {protocol: simple}\n- match: {link: net}\n  forbid: {algorithm: tree}\n",
+             "put this rule before it"))
+        for text in ("rules:\n- match: {min_size: 4KiB}\n  forbid: {protocol: ll}\n- forbid: {algorithm: tree}\n",
+                     "rules:\n- forbid: {network: ib}\n- match: {max_size: 64}\n  choose: {algorithm: direct}\n"):
+            self.run_ok("config", "check", self.write(text))
+
     def test_syntax_errors_have_a_cause(self):
         self.each_says(
             ("shm:\n\tslots: 4\n", "job.yaml:2:7: the line begins with a tab; YAML indents by spaces alone"),

@@ -117,6 +117,7 @@ Status check(const Work& work) {
   std::erase_if(undeclared, [](const plugin::Undeclared& each) { return !each.tolerated; });
   TUTTI_TRY(communicator::check_settings(config));
   TUTTI_TRY(communicator::check_named_networks(config));
+  TUTTI_TRY(config::check_hidden_rules(config.rules()));
   warn(undeclared, "ranks go on without it, since plugins.on_missing is next");
   fmt::print("{}: right\n", work.file);
   return {};

@@ -102,11 +102,22 @@ Status answer_dry(const Question& question) {
   return {};
 }
 
+/// Ranks are threads of this process.
+Status check_rank_count(const Session& session) {
+  constexpr int kMost = 1024;
+  if (session.rank_count <= kMost) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("--ranks: {} ranks are too many for one process, which takes {}; describe "
+                      "the machines with --topology and --nodes",
+                      session.rank_count, kMost)};
+}
+
 int run(const Question& question) {
   if (!question.topology.empty()) {
     const Status status = answer_dry(question);
     return status.ok() ? kSuccess : fail(status);
   }
+  if (const Status few = check_rank_count(question.session); !few.ok()) return fail(few);
   return run_as_threads(question.session, [&](const UniqueId& id, int rank) -> Result<int> {
     TUTTI_TRY(answer(question, id, rank));
     return kSuccess;
