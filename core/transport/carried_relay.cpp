@@ -81,7 +81,8 @@ Status CarriedRelay::take(std::span<const uint8_t> message) {
   const uint64_t part = message.size() - std::min(message.size(), sizeof header);
   const uint32_t done = gpu_.done();
   const bool has_slot = header.number - done < options_.layout.slot_count && header.bytes <= options_.layout.slot_bytes;
-  const bool follows = header.offset == came_bytes_ && part > 0 && part <= header.bytes - came_bytes_;
+  const bool is_same = came_bytes_ == 0 || (header.number == coming_.number && header.bytes == coming_.bytes);
+  const bool follows = is_same && header.offset == came_bytes_ && part > 0 && part <= header.bytes - came_bytes_;
   const bool is_news = header.bytes == 0 && part == 0 && came_bytes_ == 0;
   if (message.size() < sizeof header || (!is_news && !(has_slot && follows))) {
     return {Code::kInternal,
@@ -92,6 +93,7 @@ Status CarriedRelay::take(std::span<const uint8_t> message) {
   }
   if (!is_news) {
     std::memcpy(options_.from + offset_of(header.number) + header.offset, message.data() + sizeof header, part);
+    coming_ = header;
     came_bytes_ += part;
     if (came_bytes_ == header.bytes) {
       came_bytes_ = 0;

@@ -63,7 +63,8 @@ class CarriedRelay : public progress::Task {
   uint32_t sent_ = 0;        // messages before this number have been sent, or are none
   uint64_t sent_bytes_ = 0;  // of message `sent_`
   uint32_t told_ = 0;        // the last `done` that was sent
-  uint64_t came_bytes_ = 0;  // of the slice that comes
+  Header coming_{};          // the latest part of the slice that comes
+  uint64_t came_bytes_ = 0;  // of this slice
 };
 
 }  // namespace tutti::transport

@@ -237,5 +237,28 @@ TEST_P(CarriedRelayTest, WrongMessagesAreFailures) {
   EXPECT_THAT(std::string(b_.failure().text()), HasSubstr("of message 1515870810 "));
 }
 
+/// Data that does not continue the slice before it, or too many lines, would be written behind the slot.
+TEST_P(CarriedRelayTest, DataStaysInItsSlot) {
+  b_.open();
+  SlotCarrier carrier(a_.out(), *a_.nets.front()->receiver({1, Traffic::kCollective, 0, 0}));
+  const auto send = [&](const auto& header, uint64_t bytes) {
+    std::memcpy(carrier.room().data(), header.data(), sizeof header);
+    carrier.send(sizeof header + bytes);
+    progress::ring(a_.engine().bell());
+  };
+  if (GetParam()) {
+    send(std::array<uint32_t, 4>{0, kLines - 1, 2, 0}, 2 * LineSlot::kDataBytes);
+  } else {
+    send(std::array<uint64_t, 3>{1000, 0, 0}, 200);
+    send(std::array<uint64_t, 3>{100, 200, 0}, 50);
+  }
+  const auto end = Clock::now() + 10s;
+  while (b_.failure().ok() && Clock::now() < end) std::this_thread::yield();
+  EXPECT_THAT(std::string(b_.failure().text()),
+              HasSubstr(GetParam() ? "rank 0 has sent 32 bytes, and calls them 2 lines of message 0 from line 127"
+                                   : "rank 0 has sent 50 bytes, and calls them part of message 0 of 100 bytes, from "
+                                     "byte 200; 200 bytes of this message are here"));
+}
+
 }  // namespace
 }  // namespace tutti::transport
