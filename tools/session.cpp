@@ -96,7 +96,9 @@ Result<UniqueId> Session::make_id() const {
   const Options first = options(0);
   const auto config = load_config(first.config_file, first.settings);
   if (!config.ok()) return UniqueId::create();
-  return UniqueId::create(config->joined("bootstrap.interface"));
+  auto id = UniqueId::create(config->joined("bootstrap.interface"));
+  if (id.ok()) return id;
+  return id.status().with_context(fmt::format("bootstrap.interface ({})", config->origin("bootstrap.interface")));
 }
 
 bool Session::wants_cuda(std::string_view option) const {

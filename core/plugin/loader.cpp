@@ -218,6 +218,21 @@ Status Plugin::set_file(const std::string& file, const std::string& trust) {
                              trust);
 }
 
+namespace {
+
+/// "; set: settings.net.socket.interface (job job.yaml:3:12)": the settings that are not built in. Empty: there are
+/// none.
+std::string settings_of_user(const std::vector<config::Key>& keys, const config::Config& config) {
+  std::string text;
+  for (const config::Key& key : keys) {
+    if (config.origin(key.name) == "built-in") continue;
+    text += fmt::format("{}{} ({})", text.empty() ? "; set: " : ", ", key.name, config.origin(key.name));
+  }
+  return text;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config,
                                              const std::string& file) {
   std::shared_ptr<Plugin> plugin(new Plugin(std::move(image)));
@@ -251,9 +266,9 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
   if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
     return Status(
         code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
-        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}; correct the cause, or take it out of {}",
+        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}{}; correct the cause, or take it out of {}",
                     to_string(plugin->kind()), plugin->name(), plugin->image_->file().string(), take_reason(),
-                    settings_that_name(plugin->kind())));
+                    settings_of_user(keys, config), settings_that_name(plugin->kind())));
   }
   plugin->open_ = true;
   return plugin;

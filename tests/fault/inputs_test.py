@@ -81,6 +81,7 @@ class DifferentHosts(unittest.TestCase):
     def test_a_nic_of_one_host_only(self):
         self.expect_failure([Rank(), Rank("settings.net.socket.interface=[=nic7]")],
                             "rank 1: ", "network plugin 'socket'", "no network interface that is up matches '=nic7'",
+                            "set: settings.net.socket.interface (",
                             "there are: lo (127.0.0.1)")
 
     def test_the_topology_file_of_a_different_machine(self):
