@@ -164,9 +164,10 @@ Status Names::unknown(std::string_view place, std::string_view key, Kind kind, c
   if (key == to_string(kind)) allowed.insert(allowed.begin(), "auto");  // no rule and no setting may say so
   std::vector<std::string> searched;
   for (const auto& directory : directories_) searched.push_back(directory.string());
-  return config::wrong(place, fmt::format("{}: there is no {} plugin '{}'{}; allowed: {}; searched for {} in {}", key,
-                                          to_string(kind), name, config::did_you_mean(name, allowed), joined(allowed),
-                                          file_name(kind, name), joined(searched)));
+  return config::wrong(
+      place, fmt::format("{}: there is no {} plugin '{}'{}; allowed: {}; searched for {} in {}{}", key, to_string(kind),
+                         name, config::did_you_mean(name, allowed), joined(allowed), file_name(kind, name),
+                         joined(searched), misnamed_file(kind, name, directories_)));
 }
 
 /// Whether a setting has the file of a plugin where only a name may stand. A variant may follow the file.

@@ -75,6 +75,20 @@ std::vector<fs::path> search_path(const std::vector<std::string>& configured) {
   return path;
 }
 
+std::string misnamed_file(Kind kind, const std::string& name, const std::vector<fs::path>& directories) {
+  if (name.empty()) return {};
+  for (const fs::path& directory : directories) {
+    std::error_code error;
+    for (fs::directory_iterator file(directory, error), end; !error && file != end; file.increment(error)) {
+      const fs::path& path = file->path();
+      const bool is_plugin = path.filename() == file_name(kind, name_of(kind, path.string()));
+      if (path.extension() == ".so" && !is_plugin && path.stem().string().find(name) != std::string::npos)
+        return fmt::format("; {} has a different name", path.string());
+    }
+  }
+  return {};
+}
+
 Result<fs::path> find(Kind kind, const std::string& named, const std::vector<fs::path>& directories) {
   const std::string name = reference_of(kind, named).plugin;
   if (fs::path(name).is_absolute()) {
@@ -90,10 +104,10 @@ Result<fs::path> find(Kind kind, const std::string& named, const std::vector<fs:
   std::vector<std::string> searched;
   searched.reserve(directories.size());
   for (const fs::path& directory : directories) searched.push_back(directory.string());
-  return Status(Code::kNotFound,
-                fmt::format("TUTTI-P01 {} plugin '{}' not found: no {} in {}{}; there are: {}", to_string(kind), name,
-                            file, fmt::join(searched, ", "), config::did_you_mean(name, known),
-                            known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  return Status(Code::kNotFound, fmt::format("TUTTI-P01 {} plugin '{}' not found: no {} in {}{}{}; there are: {}",
+                                             to_string(kind), name, file, fmt::join(searched, ", "),
+                                             misnamed_file(kind, name, directories), config::did_you_mean(name, known),
+                                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
 std::string name_of(Kind kind, const std::string& named) {

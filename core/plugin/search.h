@@ -29,6 +29,10 @@ std::vector<std::filesystem::path> search_path(const std::vector<std::string>& c
 Result<std::filesystem::path> find(Kind kind, const std::string& named,
                                    const std::vector<std::filesystem::path>& directories);
 
+/// "; /opt/libmine.so has a different name": a shared object in the directories whose name contains the name of a
+/// plugin that was not found. Plugins of this kind do not count. Empty: there is none.
+std::string misnamed_file(Kind kind, const std::string& name, const std::vector<std::filesystem::path>& directories);
+
 /// The names of the plugins of a kind that have a file on the path, sorted, each once.
 std::vector<std::string> names_on(const std::vector<std::filesystem::path>& directories, Kind kind);
 

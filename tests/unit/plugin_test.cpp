@@ -358,6 +358,17 @@ TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
                     HasSubstr(kPlugins.string()), HasSubstr("did you mean 'ring'?")));
 }
 
+TEST(Search, FailuresNameAFileWithADifferentName) {
+  const Folder folder;
+  folder.write("libfast.so", {'x'});
+  folder.write("tutti-net-faster.so", {'x'});
+  const auto text_of = [&](Kind kind) { return std::string(find(kind, "fast", {folder.path()}).status().text()); };
+  EXPECT_THAT(text_of(Kind::kNetwork), HasSubstr("; " + (folder.path() / "libfast.so").string() + " has a different"));
+  fs::remove(folder.path() / "libfast.so");
+  EXPECT_THAT(text_of(Kind::kNetwork), testing::Not(HasSubstr("has a different name"))) << "it is a different plugin";
+  EXPECT_THAT(text_of(Kind::kAlgorithm), HasSubstr("tutti-net-faster.so has a different name"));
+}
+
 TEST(Search, NetworksAndTunersMayBeNamedWithAFile) {
   const auto parts = [](Kind kind, const std::string& named) {
     const Reference reference = reference_of(kind, named);
