@@ -15,6 +15,7 @@ With --further, connections fail over to this network, too.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -59,6 +60,11 @@ class SocketBreak(unittest.TestCase):
         self.assertIn("remote error", run.stderr)
 
 
+def has_gpu():
+    smi = shutil.which("nvidia-smi")
+    return smi is not None and subprocess.run([smi, "-L"], capture_output=True, check=False).returncode == 0
+
+
 def main():
     global ARGS  # pylint: disable=global-statement
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,7 +78,7 @@ def main():
     parser.add_argument("--further", action="append", default=[], metavar="NETWORK")
     parser.add_argument("--repeat", type=int, default=1, help="rounds of all sizes")
     ARGS = parser.parse_args()
-    if ARGS.device == "cuda" and subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode:
+    if ARGS.device == "cuda" and not has_gpu():
         print("skipped: there is no GPU")
         sys.exit(SKIPPED)
     unittest.main(argv=sys.argv[:1])
