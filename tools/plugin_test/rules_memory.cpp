@@ -54,16 +54,23 @@ struct Growth {
   int64_t bytes = 0;
   int64_t descriptors = 0;
 };
+
+/// Both sides may be threads of one process, and counting descriptors takes memory for a moment.
+Growth in_use(Side& side) {
+  side.meet();
+  const int64_t bytes = allocated();
+  side.meet();
+  const int64_t open = descriptors();
+  side.meet();
+  return {bytes, open};
+}
+
 template <class Cycle>
 Growth growth(Side& side, int times, Cycle&& cycle) {
   for (int i = 0; i < times / 2; ++i) cycle();
-  side.meet();
-  const Growth before{allocated(), descriptors()};
-  side.meet();
+  const Growth before = in_use(side);
   for (int i = 0; i < times; ++i) cycle();
-  side.meet();
-  const Growth after{allocated(), descriptors()};
-  side.meet();
+  const Growth after = in_use(side);
   return {after.bytes - before.bytes, after.descriptors - before.descriptors};
 }
 
