@@ -21,7 +21,7 @@ CarriedLineRelay::CarriedLineRelay(Options options)
       lines_(options_.layout, options_.to, options_.from) {}
 
 Result<bool> CarriedLineRelay::progress() {
-  TUTTI_ASSIGN(const bool received, receive());
+  TUTTI_ASSIGN(const bool received, carrier_.receive([this](auto message) { return take(message); }));
   const bool sent = send();
   return received || sent;
 }
@@ -47,13 +47,9 @@ bool CarriedLineRelay::send_lines(uint32_t index) {
   const std::span<uint8_t> room = carrier_.room();
   if (room.empty()) return false;
   const auto most = static_cast<uint32_t>((room.size() - sizeof(Header)) / LineSlot::kDataBytes);
-  const Header header{lines_.take(index, most, room.data() + sizeof(Header)), gpu_.done()};
-  std::memcpy(room.data(), &header, sizeof header);
-  carrier_.send(sizeof header + header.run.lines * LineSlot::kDataBytes);
-  lines_.sent(header.run);
-  told_ = header.done;
-  answers_ = true;
-  held_rounds_ = 0;
+  const LineEnds::Run run = lines_.take(index, most, room.data() + sizeof(Header));
+  post(room, run);
+  lines_.sent(run);
   return true;
 }
 
@@ -61,23 +57,18 @@ bool CarriedLineRelay::send_lines(uint32_t index) {
 bool CarriedLineRelay::tell_done() {
   const std::span<uint8_t> room = carrier_.room();
   if (room.empty()) return false;
-  const Header header{{}, gpu_.done()};
-  std::memcpy(room.data(), &header, sizeof header);
-  carrier_.send(sizeof header);
-  told_ = header.done;
-  answers_ = false;
-  held_rounds_ = 0;
+  post(room, {});
   return true;
 }
 
-Result<bool> CarriedLineRelay::receive() {
-  bool moved = false;
-  for (auto message = carrier_.message(); !message.empty(); message = carrier_.message()) {
-    TUTTI_TRY(take(message));
-    carrier_.release();
-    moved = true;
-  }
-  return moved;
+/// Sends the data of lines that lie in `room` behind the header.
+void CarriedLineRelay::post(std::span<uint8_t> room, const LineEnds::Run& run) {
+  const Header header{run, gpu_.done()};
+  std::memcpy(room.data(), &header, sizeof header);
+  carrier_.send(sizeof header + run.lines * LineSlot::kDataBytes);
+  told_ = header.done;
+  answers_ = run.lines > 0;
+  held_rounds_ = 0;
 }
 
 Status CarriedLineRelay::take(std::span<const uint8_t> message) {

@@ -45,7 +45,7 @@ class CarriedLineRelay : public progress::Task {
   bool send();
   bool send_lines(uint32_t index);
   bool tell_done();
-  Result<bool> receive();
+  void post(std::span<uint8_t> room, const LineEnds::Run& run);
   Status take(std::span<const uint8_t> message);
 
   const Options options_;

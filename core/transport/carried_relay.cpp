@@ -13,7 +13,7 @@ CarriedRelay::CarriedRelay(Options options)
     : options_(std::move(options)), gpu_(options_.at, options_.of), carrier_(*options_.out, *options_.in) {}
 
 Result<bool> CarriedRelay::progress() {
-  TUTTI_ASSIGN(const bool received, receive());
+  TUTTI_ASSIGN(const bool received, carrier_.receive([this](auto message) { return take(message); }));
   const bool sent = send();
   return received || sent;
 }
@@ -63,16 +63,6 @@ bool CarriedRelay::post(const Header& header, const uint8_t* data, uint64_t byte
   carrier_.send(sizeof complete + bytes);
   told_ = complete.done;
   return true;
-}
-
-Result<bool> CarriedRelay::receive() {
-  bool moved = false;
-  for (auto message = carrier_.message(); !message.empty(); message = carrier_.message()) {
-    TUTTI_TRY(take(message));
-    carrier_.release();
-    moved = true;
-  }
-  return moved;
 }
 
 Status CarriedRelay::take(std::span<const uint8_t> message) {

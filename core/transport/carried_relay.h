@@ -51,7 +51,6 @@ class CarriedRelay : public progress::Task {
   bool send();
   bool send_slice(uint64_t bytes);
   bool post(const Header& header, const uint8_t* data, uint64_t bytes);
-  Result<bool> receive();
   Status take(std::span<const uint8_t> message);
   uint64_t offset_of(uint32_t number) const {
     return (number & (options_.layout.slot_count - 1)) * options_.layout.slot_stride;

@@ -7,6 +7,8 @@
 #include <bit>
 #include <tuple>
 
+#include "transport/carried_line_relay.h"
+#include "transport/carried_relay.h"
 #include "transport/carried_task.h"
 
 namespace tutti::transport {

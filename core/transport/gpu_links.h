@@ -17,8 +17,6 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
-#include "transport/carried_line_relay.h"
-#include "transport/carried_relay.h"
 #include "transport/connection.h"
 #include "transport/heap.h"
 #include "transport/host_mailboxes.h"

@@ -11,7 +11,7 @@ constexpr int kLooks = 200;
 
 LineEnds::LineEnds(const tutti_slot_layout& layout, uint8_t* to, uint8_t* from)
     : stride_(layout.slot_stride),
-      lines_(static_cast<uint32_t>(layout.slot_stride / LineSlot::kLineBytes)),
+      lines_(lines_of(layout)),
       to_(to),
       from_(from),
       outgoing_(layout.slot_count),

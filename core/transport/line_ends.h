@@ -26,6 +26,11 @@ class LineEnds {
     uint32_t lines;
   };
 
+  /// Lines of a slot.
+  static uint32_t lines_of(const tutti_slot_layout& layout) {
+    return static_cast<uint32_t>(layout.slot_stride / LineSlot::kLineBytes);
+  }
+
   /// `to`: slots that the GPU fills; `from`: slots that the GPU reads. Memory of the host.
   LineEnds(const tutti_slot_layout& layout, uint8_t* to, uint8_t* from);
   uint32_t slots() const { return static_cast<uint32_t>(outgoing_.size()); }

@@ -51,7 +51,7 @@ class LineRelay : public RelayTask {
   ~LineRelay() override { close(); }
   /// Bytes of a message of the network, at most.
   static uint64_t message_bytes(const tutti_slot_layout& layout) {
-    return sizeof(Header) + lines_of(layout) * LineSlot::kDataBytes;
+    return sizeof(Header) + LineEnds::lines_of(layout) * LineSlot::kDataBytes;
   }
   /// Requests that a connection needs at once.
   static constexpr uint32_t kRequests = 8;
@@ -75,7 +75,6 @@ class LineRelay : public RelayTask {
   static LineEnds::Run run_of(const Header& header) { return {header.number, header.first, header.lines}; }
   Status check(const Header& header, uint64_t bytes) const;
 
-  static uint64_t lines_of(const tutti_slot_layout& layout) { return layout.slot_stride / LineSlot::kLineBytes; }
   uint8_t* message(std::vector<uint64_t>& messages, uint64_t index) const {
     return reinterpret_cast<uint8_t*>(messages.data()) + index % kRequests * message_bytes(options_.layout);
   }

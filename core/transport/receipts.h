@@ -10,7 +10,7 @@ namespace tutti::transport {
 
 /// The statements of the sender and the receiver of one key. Each message of the sender states how many messages
 /// the receiver has taken. The peer certainly knows the statement when it has acknowledged the message that carries it.
-/// Threads: the engine's rounds.
+/// One thread at a time: that of the sender and the receiver.
 class Receipts {
  public:
   /// `slots`: of a connection, a power of two.

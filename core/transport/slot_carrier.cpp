@@ -27,7 +27,7 @@ void SlotCarrier::send(uint64_t bytes) {
   store(out_.tail, ++out_.step);
 }
 
-std::span<const uint8_t> SlotCarrier::message() {
+std::span<const uint8_t> SlotCarrier::next() {
   if (in_.seen == in_.step) in_.seen = load(in_.tail);
   if (in_.seen == in_.step) return {};
   return {in_.slots + slot_of(in_) * in_.slot_stride, in_.sizes[slot_of(in_)]};

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "tutti/plugin/protocol.h"
+#include "tutti/status.h"
 
 namespace tutti::transport {
 
@@ -20,14 +21,23 @@ class SlotCarrier {
   std::span<uint8_t> room();
   /// Sends the first `bytes` bytes of room().
   void send(uint64_t bytes);
-  /// The next message of the peer. Empty: none has come.
-  std::span<const uint8_t> message();
-  /// Frees the slot of message().
-  void release();
-  /// The number of messages that were released.
-  uint64_t released() const { return in_.step; }
+  /// Gives each message that has come to `take`, a Status(std::span<const uint8_t>), and frees its slot. True if any
+  /// has come. The first failure of `take` ends it.
+  template <class Take>
+  Result<bool> receive(Take&& take) {
+    bool moved = false;
+    for (auto message = next(); !message.empty(); message = next()) {
+      TUTTI_TRY(take(message));
+      release();
+      moved = true;
+    }
+    return moved;
+  }
 
  private:
+  /// The next message of the peer. Empty: none has come.
+  std::span<const uint8_t> next();
+  void release();
   static uint64_t slot_of(const tutti_connection& connection) { return connection.step & (connection.slot_count - 1); }
 
   tutti_connection& out_;

@@ -93,15 +93,11 @@ class Candidates {
   /// names beside it.
   Status use_on_gpus() {
     if (!fixed_) return use_first(nullptr);
-    const bool fails_over = wishes_.config->boolean("net.failover");
-    if (!fails_over) names_.resize(1);
-    for (const std::string& name : names_) {
-      TUTTI_ASSIGN(const bool works, this->works(name));
-      if (works && used_.empty()) {
-        use(name);
-      } else if (works) {
-        spare_.push_back(name);
-      }
+    if (!wishes_.config->boolean("net.failover")) names_.resize(1);
+    TUTTI_TRY(use_all());
+    if (used_.size() > 1) {
+      spare_.assign(used_.begin() + 1, used_.end());
+      used_.resize(1);
     }
     return {};
   }
