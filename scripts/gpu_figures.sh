@@ -10,8 +10,9 @@
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
 #   protocols  two pretended hosts over TCP on the loopback: small calls by each protocol, on 1 and on 4 channels
-#   failover  calls between two pretended hosts over TCP while connections break; then a table each of calls without
-#            fail-over, with net.failover and with check.data
+#   failover  calls between two pretended hosts over TCP while connections break; then calls without fail-over, with
+#            net.failover and with check.data in turn, and the medians of three rounds
+#   networks  several networks in one communicator
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
@@ -40,7 +41,7 @@ build_all() {
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
     break_sockets nccl_codes nccl_family nccl_like nccl_api_cost tutti-algo-recursive
-    tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-proto-mock_cuda)
+    tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-net-unix_stream tutti-proto-mock_cuda)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
 }
@@ -150,12 +151,25 @@ failover() {
   timeout 250 "${test[@]}" --min 1M --max 64M --milliseconds 5 --repeat 5 --protocols simple || code=1
   TUTTI_PLUGIN_PATH=$build/tests/networks timeout 250 "${test[@]}" --min 1M --max 64M --further device \
     --protocols simple || code=1
-  for setting in net.failover=false net.failover=true check.data=true; do
-    echo "== $setting"
-    timeout 60 "$build/bin/tutti" bench all_reduce -n 2 --device cuda --hosts a,b --set network=socket --threads \
-      --set "$setting" --min 8 --max 64M --factor 8 --in-place no >"$out/failover.log" 2>&1 ||
-      { code=1; tail -3 "$out/failover.log"; }
-    grep -vE '^#( |$)' "$out/failover.log" | cut -c 1-150
+  : >"$out/failover.times"
+  for _ in 1 2 3; do
+    for setting in net.failover=false net.failover=true check.data=true; do
+      timeout 60 "$build/bin/tutti" bench all_reduce -n 2 --device cuda --hosts a,b --set network=socket --threads \
+        --set "$setting" --min 8 --max 64M --factor 8 --in-place no >"$out/failover.log" 2>&1 ||
+        { code=1; tail -3 "$out/failover.log"; }
+      awk -v setting="$setting" '/^ +[0-9]/ { print $1, setting, $6 }' "$out/failover.log" >>"$out/failover.times"
+    done
+  done
+  echo "bytes setting median_us"
+  sort -k1,1n -k2,2 -k3,3n "$out/failover.times" | awk '
+    $1 " " $2 != cell { cell = $1 " " $2; count = 0 }
+    ++count == 2 { print }'
+  return "$code"
+}
+networks() {
+  local plugin code=0 mocks=tests/networks
+  for plugin in examples/tutti-net-unix_stream $mocks/tutti-net-device $mocks/tutti-net-device_flushed; do
+    timeout 200 python3 tests/integration/networks_test.py "$build/bin/tutti" "$build/$plugin.so" cuda || code=1
   done
   return "$code"
 }
@@ -166,7 +180,7 @@ for step in "$@"; do
   case $step in
     build) build_all || { echo "FAILED: build"; exit 1; } ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | protocols | failover | kit | versions) "$step" ;;
+    tune | compare | blocks | start | network | networks | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

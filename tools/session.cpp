@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "communicator/own_interface.h"
 #include "config/job.h"
 #include "plugin/names.h"
 
@@ -96,9 +97,7 @@ Result<UniqueId> Session::make_id() const {
   const Options first = options(0);
   const auto config = load_config(first.config_file, first.settings);
   if (!config.ok()) return UniqueId::create();
-  auto id = UniqueId::create(config->joined("bootstrap.interface"));
-  if (id.ok()) return id;
-  return id.status().with_context(fmt::format("bootstrap.interface ({})", config->origin("bootstrap.interface")));
+  return communicator::create_id(*config);
 }
 
 bool Session::wants_cuda(std::string_view option) const {
@@ -106,6 +105,17 @@ bool Session::wants_cuda(std::string_view option) const {
   const Options first = options(0);
   const auto config = load_config(first.config_file, first.settings);  // the ranks report its errors
   return config.ok() && config->text("device") == "cuda";
+}
+
+Status Session::check_cuda([[maybe_unused]] bool wanted) {
+#ifndef TUTTI_HAS_CUDA
+  if (wanted) {
+    return {Code::kUnsupported,
+            "cuda is not in this build, and --device or the setting device asks for it; build with './dev build cuda', "
+            "which needs a CUDA toolkit"};
+  }
+#endif
+  return {};
 }
 
 Options Session::control_options(int rank) const {

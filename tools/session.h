@@ -50,6 +50,8 @@ struct Session {
   Options control_options(int rank) const;
   /// Whether --device, or without it the setting `device`, asks for GPUs. `option`: the text of --device, may be empty.
   bool wants_cuda(std::string_view option) const;
+  /// kUnsupported: GPUs are wanted, and this build has no CUDA.
+  static Status check_cuda(bool wanted);
   /// The host that a rank claims to be on; empty: the real host.
   std::string host(int rank) const;
 };

@@ -106,10 +106,17 @@ std::optional<std::string> protocol(std::string_view text) {
   return one_of(text, std::array<std::string_view, 3>{"simple", "ll", "ll128"});
 }
 
+/// A variable of 0 or 1; 0 sets nothing.
+std::optional<std::string> if_one(std::string_view text, const char* value) {
+  if (text == "0") return "";
+  return text == "1" ? std::optional<std::string>(value) : std::nullopt;
+}
 /// Between GPUs only: processors of one host share memory either way.
 std::optional<std::string> without_p2p(std::string_view text) {
-  if (text == "0") return "";
-  return text == "1" ? std::optional<std::string>("shm") : std::nullopt;
+  return if_one(text, "shm");
+}
+std::optional<std::string> affinity(std::string_view text) {
+  return if_one(text, "ignore_mask");
 }
 
 /// NCCL_TUNER_PLUGIN names one file; "none" stands for NCCL's own tuner.
@@ -137,6 +144,7 @@ constexpr std::array kVariables = {
     Variable{"NCCL_TUNER_PLUGIN", "plugins.tuner", tuner},
     Variable{"NCCL_TOPO_FILE", "topology.file", as_it_is},
     Variable{"NCCL_HOSTID", "host", as_it_is},
+    Variable{"NCCL_IGNORE_CPU_AFFINITY", "affinity", affinity},
 };
 
 // Read elsewhere.

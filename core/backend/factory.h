@@ -18,7 +18,7 @@ struct Parts {
   Owner& owner;
   Ledger& ledger;
   HostBackend::Options host;
-  std::optional<Gpu::Options> gpu;  ///< set: a GPU computes; its `net` is that of the fabric
+  std::optional<Gpu::Options> gpu;  ///< set: a GPU computes; its `fabric` is that below
   /// A back end that is made takes the fabric, and keeps it for as long as it lives: setup uses the network.
   std::unique_ptr<Fabric>& fabric;
   const std::vector<tuner::Protocol>& protocols;

@@ -39,12 +39,13 @@ Status Plans::verify(const tuner::Decision& decision, Collective collective, uin
                                                      channel));
     }
     const std::string name = name_of(decision);
+    const std::string hosts = choices_.nodes > 1 ? fmt::format(" --hosts {}", choices_.nodes) : "";
     return {Code::kUnsupported,
             fmt::format("the plan of {} for {} cannot be proved on {} ranks: {}; choose another algorithm, or set "
-                        "check.plans to false if 'tutti plan verify --collective {} --algorithm {} --ranks {}' finds "
+                        "check.plans to false if 'tutti plan verify --collective {} --algorithm {} --ranks {}{}' finds "
                         "the plan right",
                         name, to_string(collective), options_.rank_count, verdict.status.text(), to_string(collective),
-                        name, options_.rank_count)};
+                        name, options_.rank_count, hosts)};
   }
   return {};
 }

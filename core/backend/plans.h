@@ -39,9 +39,10 @@ class Plans {
 
   uint32_t rank_count() const { return options_.rank_count; }
 
- private:
+  /// "hier/bruck".
   std::string name_of(const tuner::Decision& decision) const;
 
+ private:
   Options options_;
   const tuner::Choices& choices_;
   mutable program::VerifyCache proved_;  // most channels have the same plans

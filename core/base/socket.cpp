@@ -8,8 +8,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "tutti/sdk/descriptor_limit.h"
 
@@ -21,15 +24,50 @@ Status bad_address(std::string_view text, std::string_view why) {
                 fmt::format("'{}' is no address: {}; write 10.0.0.1:4000, [fd00::1]:4000 or name:4000", text, why));
 }
 
-Result<SocketAddress> resolve(const std::string& host) {
+/// A question to the system's resolver, which answers it in a thread of the C library.
+struct Lookup {
+  explicit Lookup(std::string name) : host(std::move(name)) {
+    hints.ai_socktype = SOCK_STREAM;
+    request.ar_name = host.c_str();
+    request.ar_request = &hints;
+  }
+  ~Lookup() {
+    if (request.ar_result != nullptr) ::freeaddrinfo(request.ar_result);
+  }
+  Lookup(const Lookup&) = delete;
+  Lookup& operator=(const Lookup&) = delete;
+
+  std::string host;
   addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
-    return Status(Code::kNotFound, fmt::format("host '{}': {}", host, ::gai_strerror(error)));
-  SocketAddress address(found->ai_addr);
-  ::freeaddrinfo(found);
-  return address;
+  gaicb request = {};
+};
+
+/// Whether the answer has come before the deadline.
+bool wait_for(const Lookup& lookup, Time deadline) {
+  const gaicb* const waited = &lookup.request;
+  for (int error = EAI_INTR; error == EAI_INTR;) {
+    const auto left = left_until(deadline).count();
+    const timespec limit = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1'000'000};
+    error = ::gai_suspend(&waited, 1, &limit);
+  }
+  return ::gai_error(const_cast<gaicb*>(waited)) != EAI_INPROGRESS;
+}
+
+Result<SocketAddress> resolve(const std::string& host, Time deadline) {
+  auto lookup = std::make_unique<Lookup>(host);
+  gaicb* const request = &lookup->request;
+  int error = ::getaddrinfo_a(GAI_NOWAIT, std::array{request}.data(), 1, nullptr);
+  if (error == 0 && !wait_for(*lookup, deadline)) {
+    // A question that has reached the resolver cannot be taken back: the C library writes the answer into it.
+    if (::gai_cancel(request) != EAI_CANCELED) static_cast<void>(lookup.release());
+    return Status(Code::kTimeout, fmt::format("host '{}': the resolver of this host gave no answer in time; check the "
+                                              "servers in /etc/resolv.conf, or write the host's address in place of "
+                                              "its name",
+                                              host));
+  }
+  if (error == 0) error = ::gai_error(request);
+  if (error != 0) return Status(Code::kNotFound, fmt::format("host '{}': {}", host, ::gai_strerror(error)));
+  return SocketAddress(request->ar_result->ai_addr);
 }
 
 void set_option(const Fd& socket, int level, int option, int value) {
@@ -94,7 +132,7 @@ SocketAddress::SocketAddress(std::span<const uint8_t> ip, uint16_t port) {
   set_port(port);
 }
 
-Result<SocketAddress> SocketAddress::parse(std::string_view text) {
+Result<SocketAddress> SocketAddress::parse(std::string_view text, Time deadline) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad_address(text, "it has no port");
   const std::string_view port_text = text.substr(colon + 1);
@@ -115,7 +153,7 @@ Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   in_addr v4;
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1)
     return SocketAddress({reinterpret_cast<const uint8_t*>(&v4), sizeof v4}, port);
-  TUTTI_ASSIGN(SocketAddress address, resolve(host));
+  TUTTI_ASSIGN(SocketAddress address, resolve(host, deadline));
   address.set_port(port);
   return address;
 }

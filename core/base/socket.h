@@ -25,8 +25,11 @@ class SocketAddress {
   /// From the bytes of an address in network order: 4 (IPv4) or 16 (IPv6).
   SocketAddress(std::span<const uint8_t> ip, uint16_t port);
 
-  /// "10.0.0.1:4000", "[fd00::1]:4000", or "node7:4000" (asks the resolver, which may take seconds).
-  static Result<SocketAddress> parse(std::string_view text);
+  /// "10.0.0.1:4000", "[fd00::1]:4000", or "node7:4000". A name goes to the resolver of this host. Errors:
+  /// kInvalidArgument (the form), kNotFound (the name is unknown), kTimeout (the resolver is silent until `deadline`).
+  static Result<SocketAddress> parse(std::string_view text, Time deadline = time_in(kNameLimit));
+  /// The longest wait for the resolver without a deadline.
+  static constexpr Milliseconds kNameLimit{30000};
 
   int family() const { return storage_.any.sa_family; }
   uint16_t port() const;

@@ -23,6 +23,8 @@ namespace {
 static_assert(Bootstrap::kMaxBytes == kMaxPayloadBytes);
 /// The hub knows the deadlines and names the ranks that missed them; its answer may come later by this time.
 constexpr base::Milliseconds kGrace(5000);
+/// For a process that was frozen: it first reads the answers that came in the meantime.
+constexpr base::Milliseconds kThaw(2000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
 /// When a stopped hub counts as silent: its own answer to a missed deadline would have come by then.
 constexpr base::Milliseconds kHubPatience(3000);
@@ -31,10 +33,6 @@ constexpr base::Milliseconds kQuestionGrace(1000);
 
 base::Time later(base::Time deadline, base::Milliseconds pause) {
   return deadline > base::kNever - pause ? base::kNever : deadline + pause;
-}
-
-base::Time with_grace(base::Time deadline) {
-  return later(deadline, kGrace);
 }
 
 Status no_hub(const Status& why, int rank, int rank_count) {
@@ -311,7 +309,7 @@ class Bootstrap::Client {
     const auto done = [&] { return answer || !usable(ignores_failure).ok(); };
     if (!changed_.wait_until(lock, later(deadline, kHubPatience), done)) {
       post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
-      changed_.wait_until(lock, with_grace(deadline), done);
+      changed_.wait_until(lock, std::max(later(deadline, kGrace), base::time_in(kThaw)), done);
     }
     std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
     if (received) {
@@ -363,7 +361,8 @@ class Bootstrap::Client {
         waiting->second = std::move(frame);
       changed_.notify_all();
     } else if (header.kind == Kind::kFailure) {
-      take_failure(hub, frame);
+      // A standby that some rank could not reach takes this rank for lost; the primary knows better.
+      if (hub.in_use) take_failure(hub, frame);
     } else if (header.kind == Kind::kAsk) {
       Bytes answer = callbacks_.answer ? callbacks_.answer(frame.payload) : Bytes();
       answer.resize(std::min(answer.size(), kMaxAnswerBytes));

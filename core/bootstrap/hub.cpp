@@ -18,7 +18,7 @@ constexpr base::Milliseconds kStandbyPatience(2000);
 constexpr base::Milliseconds kEndingPause(100);
 /// The death of a process is known to both hubs within this time. After it a lost connection is the failure.
 constexpr base::Milliseconds kVerdictPause(2000);
-constexpr size_t kMostAhead = 64;
+constexpr size_t kMostBytesAhead = size_t{8} << 20;
 
 RankProcess this_process() {
   const std::string host = host_name();
@@ -215,7 +215,8 @@ void Hub::receive(int rank, Frame frame) {
 void Hub::call(int rank, Frame frame) {
   Member& caller = member(rank);
   if (!standby_ || (caller.ahead.empty() && !round_->has(rank))) return add_to_round(rank, std::move(frame));
-  if (caller.ahead.size() == kMostAhead) return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
+  caller.ahead_bytes += sizeof(Frame) + frame.payload.size();
+  if (caller.ahead_bytes > kMostBytesAhead) return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
   caller.ahead.push_back(std::move(frame));
 }
 
@@ -251,6 +252,7 @@ void Hub::end_round() {
     while (!ahead.empty() && !round_->has(rank)) {
       Frame next = std::move(ahead.front());
       ahead.pop_front();
+      member(rank).ahead_bytes -= sizeof(Frame) + next.payload.size();
       add_to_round(rank, std::move(next));
     }
   }
@@ -316,8 +318,16 @@ void Hub::close_survey(uint32_t survey) {
   const auto closed = surveys_.extract(survey);
   poller_.cancel(closed.mapped().limit);
   const Survey& done = closed.mapped().survey;
-  const auto result = std::make_shared<const Bytes>(done.result());
-  for (const auto& [rank, id] : done.askers()) member(rank).link->send({.kind = Kind::kReply, .id = id}, result);
+  Bytes result = done.result();
+  Code code = Code::kOk;
+  if (result.size() > kMaxPayloadBytes) {
+    code = Code::kInvalidArgument;
+    result = to_bytes(fmt::format("the answers of all ranks have {} bytes together, above the bootstrap's limit of {}",
+                                  result.size(), kMaxPayloadBytes));
+  }
+  const auto shared = std::make_shared<const Bytes>(std::move(result));
+  for (const auto& [rank, id] : done.askers())
+    member(rank).link->send({.kind = Kind::kReply, .code = static_cast<uint16_t>(code), .id = id}, shared);
 }
 
 /// Ranks that leave themselves need not know.

@@ -80,6 +80,7 @@ class Hub {
     Held held = {};       ///< held replies of a standby
     /// Calls that a standby has heard before the calls of slower ranks: the primary has answered the earlier ones.
     std::deque<Frame> ahead = {};
+    size_t ahead_bytes = 0;
     bool called_before_ending = false;  ///< the open call
   };
   struct OpenSurvey {

@@ -9,11 +9,12 @@
 #include <chrono>
 #include <mutex>
 
+#include "base/fork.h"
+
 namespace tutti::bootstrap {
 namespace {
 
 struct Token {
-  std::mutex mutex;
   pid_t pid = 0;
   uint64_t value = 0;
 };
@@ -30,8 +31,9 @@ uint64_t draw() {
 }  // namespace
 
 uint64_t process_token() {
+  static std::mutex& mutex = base::process_mutex();
   static Token token;
-  const std::lock_guard lock(token.mutex);
+  const std::lock_guard lock(mutex);
   if (token.pid != ::getpid()) {  // the first call, or the first call in a forked child
     token.pid = ::getpid();
     token.value = draw();

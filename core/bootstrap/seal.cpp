@@ -83,23 +83,25 @@ Result<Bytes> Seal::close(std::span<const std::byte> plain, AssociatedData assoc
   return sealed;
 }
 
-Result<Bytes> Seal::open(Bytes sealed, AssociatedData associated) const {
+Result<Bytes> Seal::open(std::span<const std::byte> sealed, AssociatedData associated) const {
   if (sealed.size() < kMoreBytes) return refusal(associated);
-  const size_t size = sealed.size() - kMoreBytes;
+  const std::span<const std::byte> body = sealed.subspan(kNonceBytes, sealed.size() - kMoreBytes);
+  std::array<std::byte, kTagBytes> tag;
+  std::copy_n(sealed.end() - kTagBytes, kTagBytes, tag.begin());
   const auto where = std::as_bytes(std::span(&associated, 1));
   EVP_CIPHER_CTX* const context = opening_.get();
-  std::byte* const body = sealed.data() + kNonceBytes;
+  Bytes plain(body.size());
   int length = 0;
   const bool ready =
       begin(context, sealed.data()) &&
       EVP_DecryptUpdate(context, nullptr, &length, in(where.data()), static_cast<int>(where.size())) == 1 &&
-      EVP_DecryptUpdate(context, out(body), &length, in(body), static_cast<int>(size)) == 1 &&
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, body + size) == 1;
+      (body.empty() ||
+       EVP_DecryptUpdate(context, out(plain.data()), &length, in(body.data()), static_cast<int>(body.size())) == 1) &&
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1;
   if (!ready) return unavailable();
-  if (EVP_DecryptFinal_ex(context, out(body + size), &length) != 1) return refusal(associated);
-  std::copy_n(body, size, sealed.begin());
-  sealed.resize(size);
-  return sealed;
+  std::array<std::byte, kTagBytes> rest;  // GCM has none
+  if (EVP_DecryptFinal_ex(context, out(rest.data()), &length) != 1) return refusal(associated);
+  return plain;
 }
 
 }  // namespace tutti::bootstrap

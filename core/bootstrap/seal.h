@@ -32,7 +32,7 @@ class Seal {
   static Result<std::unique_ptr<const Seal>> create(const Secret& secret);
   Result<Bytes> close(std::span<const std::byte> plain, AssociatedData associated) const;
   /// kMismatch if the bytes were changed, or were sealed with another secret or other associated data.
-  Result<Bytes> open(Bytes sealed, AssociatedData associated) const;
+  Result<Bytes> open(std::span<const std::byte> sealed, AssociatedData associated) const;
 
  private:
   struct FreeContext {

@@ -27,14 +27,16 @@ Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mi
   TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, membership_.rank}));
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
   TUTTI_ASSIGN(const Bytes gathered, exchange_(call, std::move(sealed), deadline));
-  TUTTI_ASSIGN(std::vector<Bytes> all, unpack(gathered));
-  if (all.size() != static_cast<size_t>(membership_.rank_count)) {
+  TUTTI_ASSIGN(const auto sealed_parts, entries_of(gathered));
+  if (sealed_parts.size() != static_cast<size_t>(membership_.rank_count)) {
     return Status(Code::kMismatch, fmt::format("the rendezvous returns contributions of {} ranks, not of {}; check the "
                                                "machines and links between the ranks and the hub",
-                                               all.size(), membership_.rank_count));
+                                               sealed_parts.size(), membership_.rank_count));
   }
-  for (int32_t rank = 0; Bytes & part : all) {
-    TUTTI_ASSIGN(part, seal_->open(std::move(part), {number, rank}));
+  std::vector<Bytes> all;
+  all.reserve(sealed_parts.size());
+  for (int32_t rank = 0; const std::span<const std::byte> part : sealed_parts) {
+    TUTTI_ASSIGN(all.emplace_back(), seal_->open(part, {number, rank}));
     ++rank;
   }
   return all;
@@ -53,8 +55,8 @@ Result<Bytes> SealedCalls::broadcast(int root, std::span<const std::byte> bytes,
     TUTTI_ASSIGN(sealed, seal_->close(bytes, {number, root}));
   }
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = root};
-  TUTTI_ASSIGN(Bytes got, exchange_(call, std::move(sealed), deadline));
-  return seal_->open(std::move(got), {number, root});
+  TUTTI_ASSIGN(const Bytes got, exchange_(call, std::move(sealed), deadline));
+  return seal_->open(got, {number, root});
 }
 
 }  // namespace tutti::bootstrap

@@ -49,18 +49,26 @@ Bytes pack(std::span<const Bytes> entries) {
   return packed;
 }
 
-Result<std::vector<Bytes>> unpack(std::span<const std::byte> packed) {
-  std::vector<Bytes> entries;
+Result<std::vector<std::span<const std::byte>>> entries_of(std::span<const std::byte> packed) {
+  std::vector<std::span<const std::byte>> entries;
   while (!packed.empty()) {
     uint32_t size = 0;
     if (packed.size() < sizeof size) return Status(Code::kInternal, "a packed list ends within a length");
     std::memcpy(&size, packed.data(), sizeof size);
     packed = packed.subspan(sizeof size);
     if (packed.size() < size) return Status(Code::kInternal, "a packed list ends within an entry");
-    entries.emplace_back(packed.begin(), packed.begin() + size);
+    entries.push_back(packed.first(size));
     packed = packed.subspan(size);
   }
   return entries;
+}
+
+Result<std::vector<Bytes>> unpack(std::span<const std::byte> packed) {
+  TUTTI_ASSIGN(const auto entries, entries_of(packed));
+  std::vector<Bytes> copies;
+  copies.reserve(entries.size());
+  for (const std::span<const std::byte> entry : entries) copies.emplace_back(entry.begin(), entry.end());
+  return copies;
 }
 
 }  // namespace tutti::bootstrap

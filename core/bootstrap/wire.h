@@ -135,5 +135,7 @@ std::string to_text(std::span<const std::byte> bytes);
 /// A list as one payload: for each entry its length (uint32) and its bytes.
 Bytes pack(std::span<const Bytes> entries);
 Result<std::vector<Bytes>> unpack(std::span<const std::byte> packed);
+/// The entries in place: they refer to `packed`.
+Result<std::vector<std::span<const std::byte>>> entries_of(std::span<const std::byte> packed);
 
 }  // namespace tutti::bootstrap

@@ -102,9 +102,9 @@ Status DryCommunicator::choose_networks(uint32_t ranks, uint32_t node_count) {
                                        "network",
                                        config_.origin("plugins.network"), node_count)};
   }
-  TUTTI_TRY(check_data_of(config_));
+  TUTTI_TRY(check_network_settings(config_));
   TUTTI_TRY(Racks::read(config_, {}).status());  // no host has a name here
-  TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count, device_}, works));
+  TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count}, works));
   return {};
 }
 
@@ -118,8 +118,8 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   TUTTI_TRY(check_transport(config_, node_count()));
   Links links;
   links.inside = on_gpu() ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
-  if (node_count() > 1) add_networks(links, choices);
-  const uint32_t channels = max_channels(config_, device_, links.has_network());
+  const uint32_t channels = max_channels(config_, device_, node_count() > 1, fastest_ports(*system_).size());
+  if (node_count() > 1) add_networks(links, channels, choices);
   const Figures figures = figures_of(*system_, hardware_, device_, links, channels);
   if (links.has_network() && figures.network_gbs <= 0) {
     return {Code::kConfig,
@@ -136,11 +136,11 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
 }
 
 /// All networks have the bandwidth of the ports that the file describes.
-void DryCommunicator::add_networks(Links& links, tuner::Choices& choices) const {
+void DryCommunicator::add_networks(Links& links, uint32_t channels, tuner::Choices& choices) const {
   choices.unused_networks = networks_.unused;
   for (const std::string& name : networks_.used) {
     tuner::Network network;
-    network.gbs = topology::network_share_gbs(*system_, max_channels(config_, device_, true));
+    network.gbs = topology::network_share_gbs(*system_, channels);
     network.latency_us = latency_of(hardware_.network(name), topology::network_latency_us(*system_));
     network.name = name;
     choices.networks.push_back(std::move(network));
@@ -172,7 +172,8 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
     channels_.push_back(std::move(found));
   }
   TUTTI_ASSIGN(const PlanFiles files, PlanFiles::read(config_));
-  if (config_.boolean("check.plans")) TUTTI_TRY(files.prove(topology_.rank_count));
+  choices.proves_plans = config_.boolean("check.plans");
+  if (choices.proves_plans) TUTTI_TRY(files.prove(topology_.rank_count));
   tutti_topology of_files = topology_;
   of_files.max_channels = std::min(of_files.max_channels, default_port_channels(ports));
   files.add_to(choices, of_files, true);

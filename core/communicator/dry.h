@@ -66,7 +66,7 @@ class DryCommunicator {
   Status describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here);
   Status choose_networks(uint32_t ranks, uint32_t node_count);
   Status limit(const topology::Document& machine, tuner::Choices& choices);
-  void add_networks(Links& links, tuner::Choices& choices) const;
+  void add_networks(Links& links, uint32_t channels, tuner::Choices& choices) const;
   Status connect(tuner::Choices& choices);
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 

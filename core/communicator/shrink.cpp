@@ -12,6 +12,7 @@
 #include "bootstrap/agreement.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/rank_list.h"
+#include "communicator/own_interface.h"
 #include "communicator/state.h"
 
 namespace tutti {
@@ -94,8 +95,7 @@ Status compare(bootstrap::Bootstrap& meeting, int rank, const Ranks& excluded, b
 }  // namespace
 
 Result<UniqueId> Communicator::State::meet_again(const std::vector<int>& excluded, const std::vector<int>& members) {
-  const std::string interfaces = config_.joined("bootstrap.interface");
-  if (members.size() == 1) return UniqueId::create(interfaces);
+  if (members.size() == 1) return communicator::create_id(config_);
   if (reunion_ == nullptr) {
     return Status(Code::kFailedPrecondition,
                   fmt::format("bootstrap.shrink is false ({}), so the ranks have no place to meet again",
@@ -107,23 +107,10 @@ Result<UniqueId> Communicator::State::meet_again(const std::vector<int>& exclude
   TUTTI_TRY(compare(*meeting, rank_, excluded, deadline));
   TUTTI_TRY(reunion_->renew(*meeting, members, deadline));
   // All ranks take the id of the first member. Only this member serves an id.
-  UniqueId id;
-  Status made;
-  if (members.front() == rank_) {
-    auto created = UniqueId::create(interfaces);
-    made = created.status();
-    if (created.ok()) id = *created;
-  }
-  // No byte: the first member cannot serve an id.
-  const auto own = std::as_bytes(std::span(&id, made.ok() ? 1 : 0));
-  TUTTI_ASSIGN(const std::vector<std::byte> told, meeting->broadcast(0, own, deadline));
-  TUTTI_TRY(made);
-  if (told.size() != sizeof id) {
-    return Status(Code::kRemote,
-                  fmt::format("rank {} cannot serve a unique id; see the error of this rank", members.front()));
-  }
-  std::memcpy(&id, told.data(), sizeof id);
-  return id;
+  const auto offer = communicator::offer_id(config_, members.front() == rank_);
+  TUTTI_ASSIGN(const std::vector<std::byte> told, meeting->broadcast(0, offer.told(), deadline));
+  TUTTI_TRY(offer.made);
+  return communicator::read_id(told, members.front());
 }
 
 Result<std::shared_ptr<Communicator::State>> Communicator::State::shrink(std::span<const int> list, ShrinkMode mode,

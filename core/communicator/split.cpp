@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "communicator/own_interface.h"
 #include "communicator/state.h"
 
 namespace tutti {
@@ -24,17 +25,12 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
     if (wish.color == color) group.emplace_back(wish.key, static_cast<int>(r));
   }
   std::stable_sort(group.begin(), group.end());
-  UniqueId id;
-  Status made;
-  if (color >= 0 && group.front().second == rank_) {
-    auto created = UniqueId::create(config_.joined("bootstrap.interface"));
-    made = created.status();
-    if (created.ok()) id = *created;
-  }
-  TUTTI_ASSIGN(const auto ids, exchange(std::as_bytes(std::span(&id, 1))));
-  TUTTI_TRY(made);
+  const auto offer = communicator::offer_id(config_, color >= 0 && group.front().second == rank_);
+  TUTTI_ASSIGN(const auto ids, exchange(offer.told()));
+  TUTTI_TRY(offer.made);
   if (color < 0) return std::shared_ptr<State>();
-  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  const int first = group.front().second;
+  TUTTI_ASSIGN(const UniqueId id, communicator::read_id(ids[static_cast<size_t>(first)], first));
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
   return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), std::move(config),
                 make_backend_);

@@ -148,6 +148,7 @@ Status Communicator::State::settle(const Status& done) {
   switch (done.code()) {
     case Code::kAborted:
     case Code::kDevice:
+    case Code::kInternal:
     case Code::kRemote:
     case Code::kSystem:
     case Code::kTimeout:

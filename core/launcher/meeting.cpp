@@ -52,17 +52,24 @@ std::string source_of_meeting(const Variables& variables) {
   return fmt::format("SLURM_STEP_NODELIST={}", text_of(variables, "SLURM_STEP_NODELIST"));
 }
 
-/// The result of make_id(), which is called again while a name does not resolve: a cluster may learn the names of its
-/// hosts while they start.
-template <class MakeId>
-Result<UniqueId> once_resolved(MakeId&& make_id, base::Time deadline) {
+/// The address with a number in place of a name. While the name is unknown, asks again: a cluster may learn the names
+/// of its hosts while they start.
+Result<base::SocketAddress> resolve(const std::string& address, base::Time deadline) {
   constexpr std::chrono::milliseconds kPause{200};
   while (true) {
-    auto id = make_id();
-    const bool is_unknown_name = !id.ok() && id.status().code() == Code::kNotFound;
-    if (!is_unknown_name || base::Clock::now() + kPause >= deadline) return id;
+    auto resolved = base::SocketAddress::parse(address, deadline);
+    const bool is_unknown_name = !resolved.ok() && resolved.status().code() == Code::kNotFound;
+    if (!is_unknown_name || base::Clock::now() + kPause >= deadline) return resolved;
     std::this_thread::sleep_for(kPause);
   }
+}
+
+Result<UniqueId> meet_at(const std::string& address, int rank, base::Time deadline) {
+  if (address.ends_with(":0")) return Status(Code::kInvalidArgument, "all ranks need the same port; give a number");
+  TUTTI_ASSIGN(const base::SocketAddress place, resolve(address, deadline));
+  TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
+  return rank == 0 ? UniqueId::create_at(place.to_string(), secret)
+                   : UniqueId::from_string(fmt::format("{}:{}", place.to_string(), secret));
 }
 
 }  // namespace
@@ -121,17 +128,8 @@ Result<UniqueId> meet(const RankAssignment& assignment, const Variables& variabl
                         base::time_in(config.duration("timeouts.bootstrap")));
   }
   TUTTI_ASSIGN(const std::string address, meeting_address(assignment, variables));
-  const std::string source = source_of_meeting(variables);
-  if (address.ends_with(":0")) {
-    return Status(Code::kInvalidArgument, fmt::format("{}: all ranks need the same port; give a number", source));
-  }
-  TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
-  const auto make_id = [&] {
-    return assignment.rank == 0 ? UniqueId::create_at(address, secret)
-                                : UniqueId::from_string(fmt::format("{}:{}", address, secret));
-  };
-  auto id = once_resolved(make_id, base::time_in(config.duration("timeouts.bootstrap")));
-  return id.ok() ? std::move(id) : Result<UniqueId>(id.status().with_context(source));
+  auto id = meet_at(address, assignment.rank, base::time_in(config.duration("timeouts.bootstrap")));
+  return id.ok() ? std::move(id) : Result<UniqueId>(id.status().with_context(source_of_meeting(variables)));
 }
 
 }  // namespace tutti::launcher

@@ -48,6 +48,11 @@ Result<RankAssignment> read(const Names& names, const Variables& variables) {
   }
   if (variables(names.local_rank) != nullptr) {
     TUTTI_ASSIGN(assignment.local_rank, rank_number(names.local_rank, variables));
+    if (assignment.local_rank >= assignment.rank_count) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}={} is no rank on a host of {}={}; {} sets both", names.local_rank,
+                                assignment.local_rank, names.rank_count, assignment.rank_count, names.launcher));
+    }
   }
   return assignment;
 }

@@ -32,7 +32,7 @@ struct RankAssignment {
 };
 
 /// Nothing: no launcher started this process. kInvalidArgument, with the variables: a variable is missing or no number,
-/// the rank is not below the number of ranks, or two launchers contradict each other.
+/// the rank or the rank on the host is not below the number of ranks, or two launchers contradict each other.
 Result<std::optional<RankAssignment>> assignment_of(const Variables& variables);
 
 /// The number 0..most that a variable holds. kInvalidArgument: "the variable NAME=TEXT is no number of RANGE", also for

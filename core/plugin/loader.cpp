@@ -126,8 +126,9 @@ class LoadedImage : public Image {
     }
     if (table_.open == nullptr || table_.close == nullptr) return broken(file_, "has no open or no close");
     TUTTI_TRY(check_keys());
-    const std::string missing = missing_entry(note_.kind, table_.capabilities, table_.ops);
-    return missing.empty() ? Status() : broken(file_, fmt::format("cannot be used: {}", missing));
+    std::string why = unknown_capabilities(note_.kind, table_.capabilities);
+    if (why.empty()) why = missing_entry(note_.kind, table_.capabilities, table_.ops);
+    return why.empty() ? Status() : broken(file_, fmt::format("cannot be used: {}", why));
   }
 
   Status check_keys() const {

@@ -91,6 +91,10 @@ uint32_t size_of_struct(const void* address);
 /// A plugin's table of operations in the size that this host knows: entries beyond the plugin's table are null.
 std::vector<uint64_t> whole_table(Kind kind, const void* ops);
 
+/// Why a plugin of the kind cannot have these capabilities: its ABI does not define some of them (PLG-8). Empty: it
+/// can.
+std::string unknown_capabilities(Kind kind, uint64_t capabilities);
+
 /// The missing entry in a kind's table of operations: a mandatory entry, or an entry that a claimed capability names
 /// (PLG-8). Empty: none is missing.
 std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops);

@@ -82,6 +82,9 @@ inline constexpr std::array kNetworkRules = {
     NetworkRule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes."},
     NetworkRule{"NET-38", "device-memory",
                 "If a device registers memory of GPUs, messages between such memory arrive whole, after the flush."},
+    NetworkRule{"NET-39", "context-leak",
+                "A context that was destroyed after its listener leaves no descriptor, and less than 16 KiB of "
+                "memory."},
 };
 
 /// The rule "NET-<number>", with 1 <= number <= kNetworkRules.size().

@@ -64,6 +64,9 @@ constexpr Entry kTuner[] = {
 };
 #undef TUTTI_ENTRY
 
+constexpr uint64_t kNetworkCapabilities = TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_DEVICE_MEMORY |
+                                          TUTTI_NET_CAP_DMABUF | TUTTI_NET_CAP_FLUSH | TUTTI_NET_CAP_EVENT_FD;
+
 struct Table {
   std::span<const Entry> entries;
   size_t bytes = 0;
@@ -96,6 +99,14 @@ std::vector<uint64_t> whole_table(Kind kind, const void* ops) {
   std::vector<uint64_t> whole(bytes / sizeof(uint64_t));
   std::memcpy(whole.data(), ops, std::min<size_t>(bytes, size_of_struct(ops)));
   return whole;
+}
+
+std::string unknown_capabilities(Kind kind, uint64_t capabilities) {
+  const uint64_t unknown = capabilities & ~(kind == Kind::kNetwork ? kNetworkCapabilities : 0);
+  if (unknown == 0) return {};
+  const Abi abi = abi_of(kind);
+  return fmt::format("it claims the capabilities 0x{:x}, which {} ABI {}.{} does not define (PLG-8)", unknown,
+                     to_string(kind), abi.major, abi.minor);
 }
 
 std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops) {

@@ -172,7 +172,6 @@ Result<std::unique_ptr<Channel>> Dial::advance() {
 
 void Breakage::begin(Status failure) {
   failure_ = std::move(failure);
-  since_ = std::chrono::steady_clock::now();
 }
 
 bool Breakage::is_harmless(const Net::Standing& peer, bool undelivered) {
@@ -180,11 +179,20 @@ bool Breakage::is_harmless(const Net::Standing& peer, bool undelivered) {
 }
 
 Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered, std::chrono::nanoseconds grace) {
+  const Net::Standing standing = net.standing(peer);
+  const bool is_excused = is_excused_ && (!standing.awaited || standing.left || !standing.unheard);
+  if (is_excused || is_harmless(standing, undelivered)) {
+    harmful_since_.reset();
+    return {};
+  }
   const auto now = std::chrono::steady_clock::now();
-  Net::Standing standing = net.standing(peer);
-  standing.left = standing.left || is_excused_;
-  if (is_harmless(standing, undelivered)) since_ = now;
-  return now - since_ > grace ? failure_ : Status();
+  if (!harmful_since_) harmful_since_ = now;
+  if (now - *harmful_since_ <= grace) return {};
+  if (is_excused_ && net.options().incoming->has(peer)) {
+    harmful_since_.reset();
+    return {};
+  }
+  return failure_;
 }
 
 }  // namespace tutti::transport

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,13 +27,13 @@ struct NetHello {
   uint32_t purpose;     ///< Purpose
   uint32_t home;        ///< Introduction
   uint32_t generation;  ///< Introduction
-  uint32_t device;      ///< of the sender
+  uint32_t device;      ///< the device of the sender
   uint8_t reserved[24];
 };
 static_assert(sizeof(NetHello) == 64);
 
-/// What a connection carries: the messages of its sender, the acknowledgements of their receiver, or the news that the
-/// receiver has lost its connections.
+/// The content of a connection: the messages of its sender, the acknowledgements of their receiver, or the news that
+/// the receiver has lost its connections.
 enum class Purpose : uint32_t { kData = 0, kAcknowledgements = 1, kLoss = 2 };
 inline constexpr uint32_t kPurposeCount = 3;
 
@@ -146,7 +147,10 @@ class ChannelHandOver {
 class Breakage {
  public:
   void begin(Status failure);
-  /// The peer has said that it leaves: the break is a failure only while a call waits for the peer.
+  /// The peer has said that it leaves, and all data of the connection is here. A call that waits for the peer may wait
+  /// for data of a different connection. The hub tells whether the peer has left without its part in the call. The
+  /// break is a failure only while a call waits for the peer, the hub cannot tell any more, and no other connection
+  /// from the peer stands.
   void excuse() { is_excused_ = true; }
   bool broken() const { return !failure_.ok(); }
   /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer. `grace`: the
@@ -161,7 +165,7 @@ class Breakage {
 
  private:
   Status failure_;
-  std::chrono::steady_clock::time_point since_;
+  std::optional<std::chrono::steady_clock::time_point> harmful_since_;  // begin of the grace; none: no harm is seen
   bool is_excused_ = false;
 };
 

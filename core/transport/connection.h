@@ -2,7 +2,9 @@
 // The connections between two ranks, and their keys.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tutti/plugin/protocol.h"
@@ -31,6 +33,15 @@ struct Ports {
   bool operator==(const Ports&) const = default;
 };
 
+/// By peer: the network of the path to the peer, in place of the call's network. Nothing: the call decides. Empty: the
+/// call decides for all peers.
+using Paths = std::vector<std::optional<uint32_t>>;
+
+/// The network to a peer, in a call over `network`.
+inline uint32_t network_to(uint32_t peer, uint32_t network, const Paths& paths) {
+  return paths.empty() ? network : paths[peer].value_or(network);
+}
+
 /// The extent of the keys of one peer: every kind of traffic × channel × protocol, in one flat order.
 struct KeySpace {
   uint32_t channels = 1;
@@ -54,6 +65,15 @@ inline uint64_t connection_bytes(const tutti_slot_layout& layout) {
 /// stay empty.
 inline uint32_t message_count(const tutti_slot_layout& layout) {
   return layout.message_slots <= 1 ? layout.slot_count : layout.slot_count / layout.message_slots - 1;
+}
+
+/// Slots that a message of so many chunks takes at most, each chunk on a cache line of its own. `payload_bytes`: of a
+/// slot. `chunk_slots`: slots of the longest message with one chunk.
+inline uint64_t slots_of_message(uint64_t payload_bytes, uint32_t chunk_slots, uint32_t message_chunks) {
+  constexpr uint64_t kLineBytes = 64;
+  const uint64_t lines = payload_bytes < kLineBytes ? 1 : payload_bytes / kLineBytes;
+  const uint64_t least = (message_chunks + lines - 1) / lines;
+  return std::max<uint64_t>({1, chunk_slots, least});
 }
 
 /// A connection over the memory at `base`, with nothing sent yet.

@@ -31,12 +31,16 @@ uint64_t sequences_of(const GpuLinks::Protocol& protocol, uint32_t traffic, size
 
 GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
   uint64_t sequences = 0;
-  for (const Protocol& protocol : options_.protocols) {
-    for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic) {
-      offsets_.push_back({mailboxes_, lengths_, sequences});
-      mailboxes_ += protocol.max_ctas[traffic];
-      lengths_ += uint64_t{protocol.max_ctas[traffic]} * protocol.layout.slot_count;
-      sequences += sequences_of(protocol, traffic, options_.ranks.size());
+  const auto add = [&](const Protocol& protocol, uint32_t traffic) {
+    offsets_.push_back({mailboxes_, lengths_, sequences});
+    mailboxes_ += protocol.max_ctas[traffic];
+    lengths_ += uint64_t{protocol.max_ctas[traffic]} * protocol.layout.slot_count;
+    sequences += sequences_of(protocol, traffic, options_.ranks.size());
+    channels_ = std::max(channels_, protocol.max_ctas[traffic]);
+  };
+  for (uint32_t network = 0; network < options_.call_networks; ++network) {
+    for (const Protocol& protocol : options_.protocols) {
+      for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic) add(protocol, traffic);
     }
   }
   const size_t ranks = options_.ranks.size();
@@ -53,7 +57,7 @@ uint64_t GpuLinks::sequence_count(const Options& options) {
     for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic)
       count += sequences_of(protocol, traffic, options.ranks.size());
   }
-  return count;
+  return count * options.call_networks;
 }
 
 Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
@@ -68,12 +72,12 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   struct Hello {
     memory::ArenaAddress host_mailboxes;
     std::array<Piece, kMaxHeaps> mailboxes;
-    bool direct = false;
+    uint32_t direct = 0;
   };
   std::vector<uint32_t> here = options_.ranks;
   std::erase_if(here, [&](uint32_t rank) { return rank != options_.rank && relayed(rank); });
   TUTTI_ASSIGN(host_mailboxes_, HostMailboxes::create(options_.rank, std::move(here), subjects()));
-  Hello mine{host_mailboxes_->address(), {}, options_.direct};
+  Hello mine{host_mailboxes_->address(), {}, direct_networks()};
   const uint64_t bytes = options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox);
   std::array<uint8_t*, kMaxHeaps> own{};
   std::pair<uint8_t*, Piece> telling{};  // other hosts
@@ -134,9 +138,9 @@ Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
   return block + piece.offset;
 }
 
-std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Traffic traffic, tutti_cuda_sequence* sequences,
-                                                tutti_cuda_launch& launch) const {
-  const Offsets& at = offsets(protocol, traffic);
+std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, uint32_t network, Traffic traffic,
+                                                tutti_cuda_sequence* sequences, tutti_cuda_launch& launch) const {
+  const Offsets& at = offsets_[place(protocol, network, traffic)];
   const tutti_slot_layout& layout = options_.protocols[protocol].layout;
   launch.rank = options_.rank;
   launch.rank_count = static_cast<uint32_t>(options_.ranks.size());
@@ -157,7 +161,8 @@ uint32_t GpuLinks::subject(const GpuKey& key) const {
   // A relay knows a slot's CTA, but not by how many CTAs the launch has.
   const auto traffic = static_cast<uint32_t>(key.traffic);
   const uint32_t ctas = relayed(key.peer) ? options_.protocols[key.protocol].max_ctas[traffic] : key.ctas;
-  return (key.protocol * kTrafficCount + traffic) * kSizes + static_cast<uint32_t>(std::bit_width(ctas - 1));
+  const auto before = static_cast<uint32_t>(place(key.protocol, key.network, key.traffic));
+  return before * kSizes + static_cast<uint32_t>(std::bit_width(ctas - 1));
 }
 
 Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
@@ -197,22 +202,22 @@ Status GpuLinks::relay(const GpuKey& key) {
   const Protocol& protocol = options_.protocols[key.protocol];
   const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.traffic)];
   const uint64_t bytes = protocol.layout.slot_count * protocol.layout.slot_stride;
-  const bool direct = options_.direct && !protocol.has_flags;
-  const uint32_t heap = direct ? kDirect : kRelayed;
+  const Network& network = options_.networks[network_of(key)];
+  const uint32_t heap = protocol.has_flags ? kRelayed : network.heap;
   TUTTI_ASSIGN(const auto to, cut(heap, ctas * bytes));
   TUTTI_ASSIGN(const auto from, cut(heap, ctas * bytes));
-  uint8_t* const to_net = direct ? to.first : on_host(to.second);
-  uint8_t* const from_net = direct ? from.first : on_host(from.second);
+  uint8_t* const to_net = heap == kRelayed ? on_host(to.second) : to.first;
+  uint8_t* const from_net = heap == kRelayed ? on_host(from.second) : from.first;
   for (uint32_t cta = 0; cta < ctas; ++cta) {
     uint8_t* const to_cta = to_net + cta * bytes;
     uint8_t* const from_cta = from_net + cta * bytes;
-    if (options_.net->only_slots()) {
+    if (network.net->only_slots()) {
       carry(key, cta, to_cta, from_cta);
     } else if (protocol.has_flags) {
-      start<LineRelay>(connection(key, cta), line_relay_options(key, cta, to_cta, from_cta));
+      start<LineRelay>(key, cta, line_relay_options(key, cta, to_cta, from_cta));
     } else {
       TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_cta, from_cta));
-      start<Relay>(connection(key, cta), std::move(made));
+      start<Relay>(key, cta, std::move(made));
     }
   }
   const size_t index = key.peer * subjects() + subject(key);
@@ -222,15 +227,17 @@ Status GpuLinks::relay(const GpuKey& key) {
 }
 
 template <class Made>
-void GpuLinks::start(const Key& connection, typename Made::Options options) {
-  auto relay = std::make_shared<Made>(*options_.net, std::move(options));
-  options_.net->expect(connection, relay);
-  options_.net->engine().add(std::move(relay));
+void GpuLinks::start(const GpuKey& key, uint32_t cta, typename Made::Options options) {
+  Net& net = *options_.networks[network_of(key)].net;
+  auto relay = std::make_shared<Made>(net, std::move(options));
+  net.expect(connection(key, cta), relay);
+  net.engine().add(std::move(relay));
 }
 
 /// The same over slots of the network.
 void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
-  const Net::Pair connections = options_.net->pair(connection(key, cta));
+  Net& net = *options_.networks[network_of(key)].net;
+  const Net::Pair connections = net.pair(connection(key, cta));
   const auto fill = [&](auto& options) {
     options.to = to;
     options.from = from;
@@ -248,24 +255,26 @@ void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from
     options.lengths = lengths_of(key, cta);
     relay = std::make_unique<CarriedRelay>(std::move(options));
   }
-  options_.net->engine().add(std::make_shared<CarriedTask>(connections, std::move(relay)));
+  net.engine().add(std::make_shared<CarriedTask>(connections, std::move(relay)));
 }
 
-/// The connection of a CTA with its counterpart at a peer on a different host.
+/// The connection of a CTA with its counterpart at a peer on a different host. The network of a path also carries the
+/// calls of other networks, whose channels come after its own. The ports of a key are those of the call's network.
 Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
-  const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
-  return {key.peer, key.traffic, cta, key.protocol, ports.device, ports.peer_device};
+  const bool has_ports = !key.ports.empty() && network_of(key) == key.network;
+  const Ports ports = has_ports ? key.ports[cta % key.ports.size()] : Ports();
+  return {key.peer, key.traffic, key.network * channels_ + cta, key.protocol, ports.device, ports.peer_device};
 }
 
 /// The index of a CTA's mailbox for a peer on a different host.
 uint64_t GpuLinks::mailbox_of(const GpuKey& key, uint32_t cta) const {
-  return key.peer * mailboxes_ + offsets(key.protocol, key.traffic).mailboxes + cta;
+  return key.peer * mailboxes_ + offsets(key).mailboxes + cta;
 }
 
 /// By slot of a CTA's connection to a peer on a different host.
 const uint64_t* GpuLinks::lengths_of(const GpuKey& key, uint32_t cta) const {
   const uint64_t slots = options_.protocols[key.protocol].layout.slot_count;
-  return lengths_on_host_ + key.peer * lengths_ + offsets(key.protocol, key.traffic).lengths + cta * slots;
+  return lengths_on_host_ + key.peer * lengths_ + offsets(key).lengths + cta * slots;
 }
 
 /// The options that relays of all kinds have.
@@ -288,17 +297,28 @@ LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta,
   return made;
 }
 
+/// Bits 1 << network, of the networks that move memory of this GPU.
+uint32_t GpuLinks::direct_networks() const {
+  uint32_t direct = 0;
+  for (size_t network = 0; network < options_.networks.size(); ++network) {
+    if (options_.networks[network].heap != kRelayed) direct |= 1u << network;
+  }
+  return direct;
+}
+
 /// `to`, `from`: the CTA's slots, as Heap::for_network takes them.
 Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
   auto made = common_options<Relay::Options>(key, cta);
   const uint64_t bytes = made.layout.slot_count * made.layout.slot_stride;
-  const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
-  const uint64_t capabilities = options_.net->options().capabilities;
+  const Network& network = options_.networks[network_of(key)];
+  const std::shared_ptr<Heap>& heap = heaps_[network.heap];
+  const bool is_direct = network.heap != kRelayed;
+  const uint64_t capabilities = network.net->options().capabilities;
   TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
   TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));
   made.lengths = lengths_of(key, cta);
-  made.splits = options_.direct || direct_[key.peer];
-  made.flushes = options_.direct && (capabilities & TUTTI_NET_CAP_FLUSH) != 0;
+  made.splits = is_direct || (direct_[key.peer] >> network_of(key) & 1) != 0;
+  made.flushes = is_direct && (capabilities & TUTTI_NET_CAP_FLUSH) != 0;
   made.groups = (capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
   return made;
 }

@@ -5,6 +5,10 @@
 // between them (relay.h, line_relay.h). With net.failover or check.data, other relays do (carried_relay.h,
 // carried_line_relay.h).
 //
+// The order of messages on a connection is that of calls over one network. So the calls of each network have mailboxes,
+// sequences and slots of their own, for all peers. The relays of a peer use the network of the call, or the network of
+// the path to the peer.
+//
 // Mailboxes are small and exist from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits for the offer. Every rank offers before it reaches, so
 // there is no deadlock. The number of CTAs that share a connection's slots is part of its name (rounded up to a power
@@ -28,7 +32,7 @@
 namespace tutti::transport {
 
 /// Slots of one protocol from one rank to a second rank, for the launches of one kind of traffic with up to this number
-/// of CTAs.
+/// of CTAs, whose calls go over one network.
 struct GpuKey {
   uint32_t protocol = 0;
   Traffic traffic = Traffic::kCollective;
@@ -37,30 +41,37 @@ struct GpuKey {
   /// Of a peer on a different host: the ports of CTA 0, CTA 1 and so on; CTAs beyond them begin with the first again.
   /// Empty: any ports. The ports count when the connections are made; they are not part of the name.
   std::span<const Ports> ports = {};
+  uint32_t network = 0;  ///< network of the calls; the path to the peer may have a network of its own
 };
 
 /// One rank's end. One thread at a time, except stop().
 class GpuLinks {
  public:
+  static constexpr uint32_t kMaxHeaps = 5;
+  static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
+  static constexpr uint32_t kDirect = 3;             ///< memory of this rank's GPU, for slots that a network moves
+  static constexpr uint32_t kDmabuf = 4;             ///< the same, for a network that takes descriptors of memory
+  using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
   /// The properties of a protocol's connections; without slots: no kernel runs it.
   struct Protocol {
     tutti_slot_layout layout{};
     std::array<uint32_t, kTrafficCount> max_ctas{};
     bool has_flags = false;  ///< flags in the data say that it is there (TUTTI_FLAGS_PAIRS)
   };
+  struct Network {
+    Net* net = nullptr;
+    uint32_t heap = kRelayed;  ///< kind of memory of slots that it moves: kRelayed, kDirect or kDmabuf
+  };
   struct Options {
     uint32_t rank = 0;
     std::vector<uint32_t> ranks;  ///< all
     std::vector<Protocol> protocols;
     std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
-    Net* net = nullptr;                  ///< to ranks of other hosts
-    bool direct = false;                 ///< the network moves memory of this GPU; heaps have kDirect
+    std::vector<Network> networks;       ///< to ranks of other hosts, with one engine
+    Paths paths;                         ///< equal at both ends of a path
+    uint32_t call_networks = 1;          ///< so many networks, the first ones, may be networks of calls
     std::chrono::nanoseconds timeout{};  ///< limit of the wait for a peer's offer
   };
-  static constexpr uint32_t kMaxHeaps = 4;
-  static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
-  static constexpr uint32_t kDirect = 3;             ///< memory of this rank's GPU, for slots that a network moves
-  using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
                                                   base::Time deadline);
@@ -68,10 +79,10 @@ class GpuLinks {
   static uint64_t sequence_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
-  /// Fills the launch's data of its kind of traffic: layout, and sequences among the sequences that begin at
-  /// `sequences`. Returns the links, by rank, without slots.
-  std::vector<tutti_cuda_link> describe(uint32_t protocol, Traffic traffic, tutti_cuda_sequence* sequences,
-                                        tutti_cuda_launch& launch) const;
+  /// Fills the launch's data of its kind of traffic over a network: layout, and sequences among the sequences that
+  /// begin at `sequences`. Returns the links, by rank, without slots.
+  std::vector<tutti_cuda_link> describe(uint32_t protocol, uint32_t network, Traffic traffic,
+                                        tutti_cuda_sequence* sequences, tutti_cuda_launch& launch) const;
 
   /// Whether a network joins the peer and this rank.
   bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
@@ -88,7 +99,7 @@ class GpuLinks {
   uint64_t bytes() const;
 
  private:
-  /// The offsets of a kind of traffic of a protocol.
+  /// The offsets of a kind of traffic of a protocol, for the calls of one network.
   struct Offsets {
     uint64_t mailboxes = 0;  ///< mailboxes of a peer before the mailboxes of this kind of traffic
     uint64_t lengths = 0;    ///< lengths of a peer before the lengths of this kind of traffic
@@ -114,28 +125,32 @@ class GpuLinks {
   Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
   Status relay(const GpuKey& key);
+  uint32_t network_of(const GpuKey& key) const { return network_to(key.peer, key.network, options_.paths); }
   template <class Made>
-  void start(const Key& connection, typename Made::Options options);
+  void start(const GpuKey& key, uint32_t cta, typename Made::Options options);
   void carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   template <class Options>
   Options common_options(const GpuKey& key, uint32_t cta) const;
+  uint32_t direct_networks() const;
   Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) const;
   Key connection(const GpuKey& key, uint32_t cta) const;
   uint64_t mailbox_of(const GpuKey& key, uint32_t cta) const;
   const uint64_t* lengths_of(const GpuKey& key, uint32_t cta) const;
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
-  uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kTrafficCount * kSizes; }
+  uint32_t subjects() const { return static_cast<uint32_t>(offsets_.size()) * kSizes; }
   uint32_t subject(const GpuKey& key) const;
-  const Offsets& offsets(uint32_t protocol, Traffic traffic) const {
-    return offsets_[protocol * kTrafficCount + static_cast<uint32_t>(traffic)];
+  size_t place(uint32_t protocol, uint32_t network, Traffic traffic) const {
+    return (network * options_.protocols.size() + protocol) * kTrafficCount + static_cast<size_t>(traffic);
   }
+  const Offsets& offsets(const GpuKey& key) const { return offsets_[place(key.protocol, key.network, key.traffic)]; }
 
   Options options_;
   Heaps heaps_;
   std::unique_ptr<HostMailboxes> host_mailboxes_;
-  std::vector<Offsets> offsets_;
-  uint64_t mailboxes_ = 0;  ///< mailboxes of one peer
+  std::vector<Offsets> offsets_;  ///< by place()
+  uint32_t channels_ = 0;         ///< CTAs of a launch, at most
+  uint64_t mailboxes_ = 0;        ///< mailboxes of one peer
   std::vector<Block> blocks_;
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
   /// By rank: mailboxes in which the peer signals this rank, and in which this rank signals the peer.
@@ -149,7 +164,7 @@ class GpuLinks {
   uint64_t lengths_ = 0;                   ///< lengths of one peer
   uint64_t* lengths_on_host_ = nullptr;    ///< lengths of messages to peers, by rank
   uint64_t* lengths_on_gpu_ = nullptr;
-  std::vector<bool> direct_;  ///< by rank: has direct slots
+  std::vector<uint32_t> direct_;  ///< by rank: bits 1 << network, of networks that move memory of its GPU
 };
 
 }  // namespace tutti::transport

@@ -12,7 +12,15 @@ LinkState::LinkState(const Net& net, const Key& key, bool sends) : net_(net), ke
 }
 
 LinkState::~LinkState() {
+  enter(Phase::kAbsent);
   net_.remove(*this);
+}
+
+void LinkState::enter(Phase phase) {
+  const Phase before = phase_.exchange(phase, std::memory_order_relaxed);
+  if (sends_ || (before == Phase::kStands) == (phase == Phase::kStands)) return;
+  Incoming& incoming = *net_.options().incoming;
+  phase == Phase::kStands ? incoming.add(key_.peer) : incoming.remove(key_.peer);
 }
 
 bool LinkState::owes() const {

@@ -29,7 +29,7 @@ class LinkState {
   LinkState(const LinkState&) = delete;
   LinkState& operator=(const LinkState&) = delete;
 
-  void enter(Phase phase) { phase_.store(phase, std::memory_order_relaxed); }
+  void enter(Phase phase);
   /// Requests are numbered from 0 and complete in this order.
   void count(uint64_t posted, uint64_t completed) {
     posted_.store(posted, std::memory_order_relaxed);

@@ -28,6 +28,7 @@ void end_process() {
 }  // namespace
 
 Net::Net(Options options) : options_(std::move(options)) {
+  if (options_.incoming == nullptr) options_.incoming = std::make_shared<Incoming>();
   progress::EntryWatch::Options watch;
   watch.network = options_.name;
   watch.deadline = options_.call_limit;
@@ -169,7 +170,8 @@ const Net::Endpoint& Net::endpoint_of(uint32_t rank, uint32_t wanted) const {
   return peers_[rank].front();
 }
 
-void Net::set_peers(std::vector<std::vector<Endpoint>> endpoints) {
+void Net::set_peers(std::vector<std::vector<Endpoint>> endpoints, uint32_t channels) {
+  if (channels > 0) options_.keys.channels = channels;
   peers_ = std::move(endpoints);
   senders_.resize(peers_.size() * options_.keys.size());
   receivers_.resize(peers_.size() * options_.keys.size());

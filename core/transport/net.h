@@ -18,6 +18,7 @@
 
 #include "progress/engine.h"
 #include "transport/connection.h"
+#include "transport/incoming.h"
 #include "tutti/plugin/network.h"
 
 namespace tutti::transport {
@@ -55,6 +56,7 @@ class Net {
     tutti_bell* bell = nullptr;                       ///< bell on which the executor sleeps
     std::function<void(Status)> on_failure;           ///< the engine's, see progress::Engine
     std::function<Standing(uint32_t rank)> standing;  ///< null: every rank is there
+    std::shared_ptr<Incoming> incoming;               ///< of all networks of the rank; null: of this network alone
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
     std::vector<std::string> hosts;                   ///< names by rank; empty: one rank on each host
     std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
@@ -97,8 +99,8 @@ class Net {
   /// This rank's endpoints, for the other ranks; plain data, one per device in use.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
   /// The endpoints of all ranks, by rank. From now on the engine serves this network, and connections are accepted in
-  /// the background.
-  void set_peers(std::vector<std::vector<Endpoint>> endpoints);
+  /// the background. `channels`: of the keys, the same on all ranks; 0: those of the options.
+  void set_peers(std::vector<std::vector<Endpoint>> endpoints, uint32_t channels = 0);
 
   /// Slots in memory of the host. The engine moves them.
   tutti_connection* sender(const Key& key);

@@ -82,15 +82,18 @@ Result<bool> Relay::send_slice(uint32_t number, uint64_t bytes, uint32_t done) {
     std::memcpy(slice + bytes, &record, sizeof record);
     TUTTI_ASSIGN(slot.slice, out_->send({slice, bytes + sizeof record, kSliceTag + index, to_registration_}));
   } else {
-    if (slot.record == nullptr) {
+    if (!slot.record_sent) {
+      if (slot.record != nullptr) return false;
       out_records_[index] = record;
       TUTTI_ASSIGN(slot.record,
                    out_->send({&out_records_[index], sizeof record, kRecordTag + index, out_registration_}));
       if (slot.record == nullptr) return false;
+      slot.record_sent = true;
     }
     TUTTI_ASSIGN(slot.slice, out_->send({slice, bytes, kSliceTag + index, to_registration_}));
   }
   if (slot.slice == nullptr) return false;
+  slot.record_sent = false;
   told_ = done;
   ++slice_step_;
   return true;

@@ -68,6 +68,7 @@ class Relay : public RelayTask {
   struct Outgoing {
     void* slice = nullptr;  // requests
     void* record = nullptr;
+    bool record_sent = false;  // its slice is still to be sent
   };
   /// A slot that the GPU reads.
   struct Incoming {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/relay_task.h"
 
+#include "log/log.h"
+
 namespace tutti::transport {
 
 RelayTask::RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tutti_cuda_mailbox* of)
@@ -51,6 +53,7 @@ Result<bool> RelayTask::send_if_connected() {
     if (dial_->introduces()) out_state_.enter(LinkState::Phase::kIntroduces);
     if (out_ == nullptr) return false;
     out_state_.enter(LinkState::Phase::kStands);
+    log::debug("network '{}', {}: connected", net_.options().name, net_.ends(key_, true));
     TUTTI_TRY(open_out());
   }
   return send();

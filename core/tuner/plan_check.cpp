@@ -7,20 +7,17 @@
 #include <vector>
 
 #include "log/log.h"
+#include "program/cache.h"
 #include "program/in_one_strand.h"
 #include "program/lower_strands.h"
 #include "program/passes/split_messages.h"
 #include "program/repeat.h"
+#include "program/verify/prove.h"
+#include "program/verify/rotation.h"
 #include "tuner/selector.h"
 
 namespace tutti::tuner {
 namespace {
-
-Result<std::vector<program::Plan>> first_plan(const Algorithm& algorithm, const tutti_plan_request& request) {
-  std::vector<program::Plan> plans;
-  TUTTI_ASSIGN(plans.emplace_back(), program::collect(*algorithm.ops, algorithm.instance.get(), request));
-  return plans;
-}
 
 /// Why the back end runs the strands of these plans as lists.
 Result<std::string> why_lists(const BackEnd& back_end, const std::vector<program::Plan>& rolled) {
@@ -72,13 +69,59 @@ PlanCheck::Answer PlanCheck::answer(uint32_t algorithm, uint32_t variant, Collec
 
 /// The decision about a call does not depend on its root, so the plans of several roots are looked at.
 PlanCheck::Answer PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective collective) const {
-  const bool has_roots = choices_.back_end != nullptr && program::has_root(collective);
+  const Algorithm& asked = choices_.algorithms[algorithm];
+  const tutti_plan_request request{
+      sizeof(tutti_plan_request), static_cast<uint32_t>(collective), /*rank=*/0, /*channel=*/0, /*root=*/0, variant};
   Answer answer;
+  const auto zero = program::collect_rolled(*asked.ops, asked.instance.get(), request);
+  Status made = zero.status();
+  if (zero.ok() && choices_.back_end == nullptr && !zero->repeats.empty()) made = program::unroll(*zero).status();
+  if (made.code() == Code::kUnsupported) answer.why_not = fmt::format("its plan cannot be made: {}", made.text());
+  if (!made.ok()) return answer;  // a broken plugin: the call that uses it fails with the reason
+  answer.message_chunks = zero->message_chunks;
+  answer.why_not = why_not_proved(asked, request, *zero);
+  if (choices_.back_end == nullptr) return answer;
+  const bool has_roots = program::has_root(collective);
   for (const uint32_t root : has_roots ? roots_to_check(choices_.ranks) : std::vector<uint32_t>{0}) {
     if (answer.why_not.empty()) ask_for_root(algorithm, variant, collective, root, answer);
   }
   if (!answer.why_not.empty()) answer.why_not_small.clear();
   return answer;
+}
+
+/// Estimates the size of the plans from the plan of rank 0. If they may be large, looks at three ranks, and then for a
+/// proof. Each plan takes time at the start of a job.
+std::string PlanCheck::why_not_proved(const Algorithm& algorithm, const tutti_plan_request& request,
+                                      const program::Plan& zero) const {
+  const uint32_t ranks = choices_.ranks;
+  if (!choices_.proves_plans || ranks <= program::kExactRanks) return {};
+  const auto fits = [ranks](program::Extent extent, double share) {
+    for (uint64_t* const size : {&extent.messages, &extent.steps, &extent.chunks}) {
+      *size = static_cast<uint64_t>(static_cast<double>(*size) * ranks * share);
+    }
+    return extent.why_not_exact({}).empty();
+  };
+  program::Extent of_zero;
+  of_zero.add(zero);
+  constexpr double kMargin = 1.5;  // for ranks with more steps than rank 0
+  if (fits(of_zero, kMargin)) return {};
+  const program::PlanSource source = [&](uint32_t rank) {
+    tutti_plan_request of_rank = request;
+    of_rank.rank = rank;
+    return program::collect_rolled(*algorithm.ops, algorithm.instance.get(), of_rank);
+  };
+  const auto one = source(1);
+  const auto last = source(ranks - 1);
+  if (!one.ok() || !last.ok()) return {};  // the call fails with the reason
+  program::Extent of_three = of_zero;
+  of_three.add(*one);
+  of_three.add(*last);
+  if (fits(of_three, 1.0 / 3)) return {};
+  const auto rotation = program::find_rotation(zero, *one);
+  if (rotation && program::differs_from_image(*rotation, zero, *last).empty()) return {};
+  const program::Verdict verdict = program::prove(ranks, source, {.slots = 2});
+  if (verdict.decided) return {};
+  return fmt::format("its plan cannot be proved on {} ranks (check.plans): {}", ranks, verdict.status.text());
 }
 
 /// An algorithm declines for all ranks and channels (tutti/plugin/algorithm.h), so one plan tells. The limits of a back
@@ -87,21 +130,24 @@ void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective co
                              Answer& answer) const {
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;
-  for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
+  program::Fingerprint before;  // of the plans of the channel before, but for the number of the channel
+  for (uint32_t channel = 0; channel < asked.channels; ++channel) {
     const tutti_plan_request request{
         sizeof(tutti_plan_request), static_cast<uint32_t>(collective), 0, channel, root, variant};
-    const auto plans = back_end != nullptr ? all_plans(asked, request, choices_, answer) : first_plan(asked, request);
+    const auto plans = all_plans(asked, request, choices_, answer);
     if (plans.status().code() == Code::kUnsupported) {
       answer.why_not = fmt::format("its plan cannot be made: {}", plans.status().text());
       return;
     }
     if (!plans.ok()) return;  // a broken plugin: the call that uses it fails with the reason
-    if (back_end == nullptr) continue;
     for (const program::Plan& plan : *plans) {
       answer.why_not = back_end->runs(plan).text();
       if (!answer.why_not.empty()) return;
       if (answer.why_not_small.empty()) answer.why_not_small = back_end->runs_small(plan).text();
     }
+    const program::Fingerprint print = program::fingerprint(*plans);
+    if (channel > 0 && print == before) continue;
+    before = print;
     const Status together = back_end->runs_together(*plans);
     if (together.code() != Code::kUnsupported) continue;  // fine, or wrong: the proof gives the reason
     answer.why_not = together.text();

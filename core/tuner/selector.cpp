@@ -14,6 +14,7 @@
 #include "program/in_one_strand.h"
 #include "program/lower_strands.h"
 #include "program/passes/as_copies.h"
+#include "transport/connection.h"
 
 namespace tutti::tuner {
 namespace {
@@ -365,13 +366,34 @@ Result<std::string> Selector::excluded_by_cost(const Question& question, Candida
   return fmt::format("steps have up to {} peers, protocol takes {}", cost.fan, most);
 }
 
+/// Kernels of GPUs send each chunk as a message of its own.
+std::string Selector::excluded_by_room(const Protocol& protocol, uint32_t message_chunks) const {
+  if (choices_.device != TUTTI_DEVICE_HOST) return {};
+  uint64_t payload_bytes = UINT64_MAX;
+  uint32_t chunk_slots = UINT32_MAX;
+  uint32_t messages = UINT32_MAX;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    const tutti_slot_layout& layout = protocol.layouts[link];
+    if ((choices_.links >> link & 1) == 0 || layout.slot_count == 0) continue;
+    payload_bytes = std::min<uint64_t>(payload_bytes, layout.slot_bytes);
+    chunk_slots = std::min<uint32_t>(chunk_slots, layout.chunk_slots);
+    messages = std::min(messages, transport::message_count(layout));
+  }
+  if (messages == UINT32_MAX) return {};
+  const uint64_t slots = transport::slots_of_message(payload_bytes, chunk_slots, message_chunks);
+  if (slots <= messages) return {};
+  return fmt::format("a message of {} chunks takes {} slots, and a connection has {}", message_chunks, slots, messages);
+}
+
 /// Protocols that need registered buffers run plans as copies; all other protocols obey the back end's limits.
 std::string Selector::excluded_by_plans(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   if (choices_.protocols[decision.protocol].properties.needs_registered == 0) {
     PlanCheck::Answer answer = plan_check_.answer(decision.algorithm, decision.variant, question.collective);
     const bool is_small = choices_.protocols[decision.protocol].properties.large_launches == 0;
-    return is_small && answer.why_not.empty() ? answer.why_not_small : answer.why_not;
+    if (is_small && answer.why_not.empty()) answer.why_not = answer.why_not_small;
+    return answer.why_not.empty() ? excluded_by_room(choices_.protocols[decision.protocol], answer.message_chunks)
+                                  : answer.why_not;
   }
   return std::string(cost_of_copies(question, decision, candidate.cost).text());
 }

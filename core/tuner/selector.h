@@ -53,6 +53,7 @@ struct Protocol {
   /// Why the plugin declines the layout of a connection, by link; empty: it does not. A link that is declined is not in
   /// the properties.
   std::array<std::string, TUTTI_LINK_COUNT> declined{};
+  std::array<tutti_slot_layout, TUTTI_LINK_COUNT> layouts{};  ///< of connections of host ranks; no slots: unknown
   /// CTAs of programs with strands that the GPU of each rank holds at the same time. Equal on all ranks.
   uint32_t strand_ctas = TUTTI_CUDA_MAX_CTAS;
 };
@@ -91,6 +92,7 @@ struct Choices {
   uint32_t ranks = 1;
   uint32_t nodes = 1;
   uint32_t max_channels = 1;
+  bool proves_plans = false;  ///< a call fails if its plan is too large for a proof (check.plans)
 };
 
 /// The question: one call.
@@ -187,6 +189,7 @@ class Selector {
   std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;
   /// Sets the candidate's cost if the algorithm gives a cost. The reason why not, if the algorithm declines.
   Result<std::string> excluded_by_cost(const Question& question, Candidate& candidate) const;
+  std::string excluded_by_room(const Protocol& protocol, uint32_t message_chunks) const;
   std::string excluded_by_plans(const Question& question, Candidate& candidate) const;
   Status ask_tuner(const Question& question, const config::Rule* rule, std::vector<Candidate>& candidates) const;
   Status ask_tuner(const Question& question, const config::Rule* rule, std::span<Candidate* const> candidates) const;

@@ -5,9 +5,14 @@
 // Gropp, "Optimization of collective communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005).
 #include "schedules.h"
 
+#include <bit>
+
 #include "all_to_all.h"
+#include "binomial.h"
+#include "bruck.h"
 #include "doubling.h"
 #include "hierarchy_view.h"
+#include "parts.h"
 
 namespace tutti::hier {
 namespace {
@@ -15,39 +20,12 @@ namespace {
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-void send_to_neighbours(PlanBuilder::Step& step, const HierarchyView& view) {
-  view.for_other_positions([&](uint32_t position) { step.send(view.neighbour(position)); });
-}
-
-void recv_from_neighbours(PlanBuilder::Step& step, const HierarchyView& view) {
-  view.for_other_positions([&](uint32_t position) { step.recv(view.neighbour(position)); });
-}
-
 void send_to_counterparts(PlanBuilder::Step& step, const HierarchyView& view) {
   view.for_other_machines([&](uint32_t machine) { step.send(view.counterpart(machine)); });
 }
 
 void recv_from_counterparts(PlanBuilder::Step& step, const HierarchyView& view) {
   view.for_other_machines([&](uint32_t machine) { step.recv(view.counterpart(machine)); });
-}
-
-/// Part p of the input goes to position p. A part has `chunks` chunks.
-void scatter_parts(PlanBuilder& plan, const HierarchyView& view, uint32_t chunks) {
-  if (view.positions() == 1) return;
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, view.position() * chunks).chunks(chunks);
-  view.for_other_positions([&](uint32_t position) { step.scatter(view.neighbour(position), position * chunks); });
-}
-
-/// Folds this machine's inputs of the own part.
-PlanBuilder::Step& fold_part(PlanBuilder& plan, const HierarchyView& view, uint32_t chunks) {
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, view.position() * chunks).chunks(chunks);
-  recv_from_neighbours(step, view);
-  return step;
-}
-
-/// Part p of the output comes from position p.
-void gather_parts(PlanBuilder::Step& step, const HierarchyView& view, uint32_t chunks) {
-  view.for_other_positions([&](uint32_t position) { step.gather(view.neighbour(position), position * chunks); });
 }
 
 void exchange_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
@@ -58,24 +36,6 @@ void exchange_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
   recv_from_counterparts(sum, view);
   send_to_neighbours(sum, view);
   gather_parts(plan.step(), view, 1);
-}
-
-/// In round k, machines exchange sums whose numbers differ in bit k. Both fold the two sums in the same order.
-void doubling_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
-  const uint32_t own = view.position();
-  const auto partner = [&](uint32_t bit) { return view.counterpart(view.machine() ^ bit); };
-  scatter_parts(plan, view, 1);
-  fold_part(plan, view, 1).to_output(own).send(partner(1));
-  for (uint32_t bit = 1; bit < view.machines(); bit *= 2) {
-    PlanBuilder::Step& sum = plan.step().own(Buffer::kOutput, own).recv(partner(bit)).to_output(own);
-    if (bit * 2 < view.machines()) {
-      sum.send(partner(bit * 2));
-      continue;
-    }
-    sum.final();
-    send_to_neighbours(sum, view);
-  }
-  if (view.positions() > 1) gather_parts(plan.step(), view, 1);
 }
 
 /// The ring of algo-ring over the own part, which has one chunk for each machine. A message inside a machine has a
@@ -202,8 +162,27 @@ void doubling(PlanBuilder& plan, const tutti_plan_request& request, const Hierar
     case TUTTI_REDUCE_SCATTER:
       return doubling_reduce_scatter(plan, view, hierarchy);
     default:
-      return doubling_all_reduce(plan, view);
+      return rounds_all_reduce(plan, view, 2);
   }
+}
+
+void bruck(PlanBuilder& plan, const tutti_plan_request& request, const HierarchyView& view,
+           const Hierarchy& hierarchy) {
+  switch (request.collective) {
+    case TUTTI_ALL_GATHER:
+      return bruck_all_gather(plan, view, hierarchy);
+    case TUTTI_REDUCE_SCATTER:
+      return bruck_reduce_scatter(plan, view, hierarchy);
+    default:
+      return bruck_all_to_all(plan, view, hierarchy);
+  }
+}
+
+void binomial(PlanBuilder& plan, const tutti_plan_request& request, const HierarchyView& view,
+              const Hierarchy& hierarchy) {
+  const uint32_t machine = hierarchy.machine_of(request.root);
+  if (request.collective == TUTTI_BROADCAST) return binomial_broadcast(plan, view, machine, request.root);
+  binomial_reduce(plan, view, machine, request.root);
 }
 
 uint32_t chunks_of(const tutti_plan_request& request, const Hierarchy& hierarchy) {
@@ -217,12 +196,18 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
   const uint32_t machines = hierarchy.machines();
   if (machines < 2) return "a hierarchy needs two machines or more";
   if (hierarchy.positions() == 0) return "a hierarchy needs machines with equal numbers of ranks";
-  const bool two_powers = (machines & (machines - 1)) == 0;
-  if (variant == kDoubling && (machines < 4 || !two_powers)) return "recursive doubling needs 4, 8, 16, ... machines";
-  if (variant == kDoubling && has_blocks(collective) && hierarchy.machine_stride() == 0)
-    return "recursive doubling of blocks needs a constant distance from each rank to the next machine";
-  if (variant == kBruck && machines < 4) return "Bruck's all-to-all saves messages from four machines on";
-  if (variant == kDoubling || variant == kBruck) return "";
+  const bool moves_lists = has_blocks(collective) && collective != TUTTI_ALL_TO_ALL;  // of blocks of one position
+  if (variant == kDoubling && machines < 3) return "recursive doubling needs three machines or more";
+  if (variant == kMultiplying && machines < 5) return "recursive multiplying needs five machines or more";
+  if (variant == kBinomial && machines < 4) return "a binomial tree saves messages from four machines on";
+  if (variant == kDoubling && moves_lists && !std::has_single_bit(machines))
+    return "recursive doubling of blocks needs 4, 8, 16, ... machines; bruck takes all numbers";
+  if (variant == kBruck && moves_lists && machines < 3) return "Bruck's schedule needs three machines or more";
+  if ((variant == kDoubling || variant == kBruck) && moves_lists && hierarchy.machine_stride() == 0)
+    return "messages of several blocks need a constant distance from each rank to the next machine";
+  if (variant == kBruck && !moves_lists && machines < 4)
+    return "Bruck's all-to-all saves messages from four machines on";
+  if (variant != kExchange && variant != kRing) return "";
   if (hierarchy.positions() == 1) return "with one rank on each machine, the algorithms ring and direct do the same";
   if (variant == kRing && machines < 3) return "a ring of machines needs three machines or more";
   return "";
@@ -231,14 +216,24 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hierarchy) {
   const HierarchyView view(hierarchy, request.rank);
   PlanBuilder plan(request, hierarchy.rank_count(), chunks_of(request, hierarchy));
-  if (request.variant == kDoubling) {
-    doubling(plan, request, view, hierarchy);
-  } else if (request.variant == kRing) {
-    ring_all_reduce(plan, view);
-  } else if (request.variant == kBruck) {
-    bruck_all_to_all(plan, view, hierarchy);
-  } else {
-    exchange(plan, request, view, hierarchy);
+  switch (request.variant) {
+    case kDoubling:
+      doubling(plan, request, view, hierarchy);
+      break;
+    case kRing:
+      ring_all_reduce(plan, view);
+      break;
+    case kBruck:
+      bruck(plan, request, view, hierarchy);
+      break;
+    case kMultiplying:
+      rounds_all_reduce(plan, view, kMultiplyingRadix);
+      break;
+    case kBinomial:
+      binomial(plan, request, view, hierarchy);
+      break;
+    default:
+      exchange(plan, request, view, hierarchy);
   }
   return plan;
 }

@@ -12,9 +12,12 @@ namespace tutti::hier {
 
 enum Variant : uint32_t {
   kExchange,  ///< each rank sends to all its counterparts: one hop between machines
-  kDoubling,  ///< recursive doubling or halving between counterparts, for 4, 8, 16, ... machines
+  kDoubling,  ///< recursive doubling or halving between counterparts, for three machines and more; of blocks, for 4, 8,
+              ///< 16, ... machines
   kRing,      ///< all-reduce: rings of counterparts, for 3 machines and more
-  kBruck,     ///< all-to-all: blocks pass other machines on their way, for 4 machines and more
+  kBruck,     ///< blocks pass other machines on their way, for 3 machines and more; all-to-all, for 4 and more
+  kMultiplying,  ///< all-reduce: recursive multiplying between counterparts, for 5 machines and more
+  kBinomial,     ///< broadcast and reduce: binomial trees of counterparts, for 4 machines and more
   kVariantCount,
 };
 
@@ -23,7 +26,9 @@ inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = 
                      1u << TUTTI_REDUCE | 1u << TUTTI_ALL_TO_ALL},
     {"doubling", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER},
     {"ring", 1u << TUTTI_ALL_REDUCE},
-    {"bruck", 1u << TUTTI_ALL_TO_ALL},
+    {"bruck", 1u << TUTTI_ALL_TO_ALL | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER},
+    {"multiplying", 1u << TUTTI_ALL_REDUCE},
+    {"binomial", 1u << TUTTI_BROADCAST | 1u << TUTTI_REDUCE},
 }};
 
 /// Whether the input or the output of a collective has one block per rank. The other collectives divide their single

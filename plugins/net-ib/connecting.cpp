@@ -27,6 +27,7 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
   if (!socket_.valid() && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
   if (const Status advanced = advance_steps(); !advanced.ok()) TUTTI_TRY(try_again(advanced));
   if (step_ != Step::kDone) return std::unique_ptr<sdk::Connection>();
+  shared_.events->forget(socket_);  // the link watches it
   link_->keep(std::move(socket_));
   return std::unique_ptr<sdk::Connection>(std::make_unique<Sender>(std::move(link_)));
 }
@@ -71,6 +72,7 @@ Status Connecting::advance_steps() {
 
 /// Ok: a further attempt follows. A failure that no attempt can mend is returned.
 Status Connecting::try_again(const Status& why) {
+  shared_.events->forget(socket_);
   socket_.reset();
   link_.reset();
   const Clock::time_point now = Clock::now();

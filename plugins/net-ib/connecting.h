@@ -22,6 +22,7 @@ class Connecting : public sdk::Connecting {
   /// kInvalidArgument for a handle that is none of this plugin.
   static Result<std::unique_ptr<Connecting>> start(const Shared& shared, std::vector<Port> ports,
                                                    const tutti_net_handle& handle);
+  ~Connecting() override { shared_.events->forget(socket_); }
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:

@@ -79,6 +79,12 @@ Status Events::watch(int fd, Stir& stir, bool once) {
   return system_error("cannot watch a socket (epoll)");
 }
 
+/// The lock: arm() may be about to report an event that it has read.
+void Events::forget(const Fd& fd) {
+  const std::lock_guard lock(mutex_);
+  if (fd.valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+}
+
 void Events::drain(const Source& source) {
   source.device->read_events(host_);
   ibv_cq* queue = nullptr;

@@ -49,8 +49,11 @@ class Events {
   /// Adds a device: its events, and the completions of its queues.
   Status add(const std::shared_ptr<Device>& device);
   Result<std::unique_ptr<Queue>> make_queue(const Device& device, uint32_t entries);
-  /// Reports each new event of a descriptor to `stir`, until the descriptor is closed. `once`: until the next call.
+  /// Reports each new event of a descriptor to `stir`, until forget(). `once`: until the next call.
   Status watch(int fd, Stir& stir, bool once = false);
+  /// Reports no event of a descriptor after this call. Before each close() of a watched one: if a forked child has a
+  /// copy, the descriptor stays in the epoll.
+  void forget(const Fd& fd);
   /// Collects pending events. True: there may be work; false: the next event makes the descriptor readable.
   bool arm();
 

@@ -91,6 +91,11 @@ Status Link::keep_rails(uint8_t bits) {
   return {};
 }
 
+Link::~Link() {
+  shared_.events->forget(exchange_);
+  if (exchange_.valid()) ::shutdown(exchange_.get(), SHUT_RDWR);  // a forked child may have a copy
+}
+
 void Link::start(User& user) {
   user_ = &user;
   renew_queue_pairs();
@@ -134,10 +139,10 @@ void Link::poll() {
     for (uint32_t i = 0; i < rails_.size() && failure_.ok(); ++i) more = poll(i) || more;
     if (rails_.size() > 1) check_ports();
     if (!failure_.ok()) return;
+    if (more) continue;
     if (unsettled_) {
       if (const Status settled = settle(); !settled.ok()) return fail(settled);
     }
-    if (more) continue;
     if (!end.ok()) return fail(end);
     // Data that arrived before the end of the peer still count: their completions are there by now, and are read first.
     end = check_peer();
@@ -235,12 +240,13 @@ Status Link::check_exchange() {
   if (got == 0)
     return {Code::kRemote, "the process at the other end closed it; it has left or died: see the log of that rank"};
   const int error = errno;
-  const bool peer_ended = error == ECONNRESET || error == EPIPE;
-  if (peer_ended || rails_.size() == 1) return end_of_exchange(error, shared_.settings);
-  // The network of the exchange is often that of the first rail. The other rails may still reach the peer.
+  if (rails_.size() == 1) return end_of_exchange(error, shared_.settings);
+  // The network of the exchange is often that of the first rail. The other rails may still reach the peer. A reset is
+  // no news of the peer's end, which closes the connection: the peer may have given the connection up after a cut.
   shared_.host.log(TUTTI_LOG_WARN, fmt::format("{}: the TCP connection beside it is lost ({}); probes over RDMA tell "
                                                "from now on whether the other end lives",
                                                ends_, errno_text(error)));
+  shared_.events->forget(exchange_);
   exchange_.reset();
   return {};
 }

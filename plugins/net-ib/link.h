@@ -62,7 +62,7 @@ class Link {
 
   /// Makes queue pairs on `ports`, one rail each.
   static Result<std::unique_ptr<Link>> create(const Shared& shared, const std::vector<Port>& ports);
-  ~Link() = default;
+  ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 

@@ -66,6 +66,11 @@ Result<std::unique_ptr<Listener>> Listener::open(const Shared& shared, std::vect
   return listener;
 }
 
+/// If a forked child has a copy of the socket, close() leaves the socket in the epoll.
+Listener::Guest::~Guest() {
+  if (socket.valid()) epoll_ctl(epoll.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+}
+
 Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
   const Clock::time_point now = Clock::now();
   if (now >= rest_until_ && (stir_.take() || now >= next_look_)) TUTTI_TRY(visit(now));
@@ -81,10 +86,14 @@ Status Listener::visit(Clock::time_point now) {
   for (int i = 0; i < count; ++i) {
     auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
     if (guest == nullptr || hear(*guest)) continue;
-    guests_.remove_if([&](const Guest& other) { return &other == guest; });
+    for (std::list<Guest>* const list : {&guests_, &friends_}) {
+      list->remove_if([&](const Guest& other) { return &other == guest; });
+    }
   }
   const Status greeted = greet();
-  guests_.remove_if([&](const Guest& guest) { return now > guest.deadline; });
+  for (std::list<Guest>* const list : {&guests_, &friends_}) {
+    list->remove_if([&](const Guest& guest) { return now > guest.deadline; });
+  }
   ask_for_events();
   const Clock::time_point end = Clock::now();
   reserve_ = std::min<Clock::duration>(kReserve, reserve_ + (now - last_visit_) / kShare) - (end - now);
@@ -121,7 +130,7 @@ void Listener::add_guest(Fd socket) {
   const auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return;
   if (guests_.size() >= kMostGuests) guests_.pop_front();
-  Guest& guest = guests_.emplace_back();
+  Guest& guest = guests_.emplace_back(epoll_);
   guest.socket = std::move(socket);
   guest.deadline = Clock::now() + kLimit;
   guest.nonce = *nonce;
@@ -176,7 +185,10 @@ bool Listener::hear(Guest& guest) {
 bool Listener::introduce(Guest& guest) {
   const auto known = is_friend(handle_, guest.nonce, guest.hello);
   if (!known.ok()) shared_.host.log(TUTTI_LOG_ERROR, known.status().text());
-  return known.ok() && *known && welcome(guest);
+  if (!known.ok() || !*known) return false;
+  const auto place = std::find_if(guests_.begin(), guests_.end(), [&](const Guest& one) { return &one == &guest; });
+  friends_.splice(friends_.end(), guests_, place);
+  return welcome(guest);
 }
 
 /// Answers a friend with this side's queue pairs, or with the reason why there are none.

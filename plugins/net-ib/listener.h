@@ -24,12 +24,16 @@ class Listener : public sdk::Listener {
  public:
   static Result<std::unique_ptr<Listener>> open(const Shared& shared, std::vector<Port> ports,
                                                 tutti_net_handle& handle);
+  ~Listener() override { shared_.events->forget(epoll_); }
   Result<std::unique_ptr<sdk::Connection>> accept() override;
 
  private:
   using Clock = std::chrono::steady_clock;
   enum class Step { kHello, kReady, kEnd };
   struct Guest {
+    explicit Guest(const Fd& of) : epoll(of) {}
+    ~Guest();
+    const Fd& epoll;
     Fd socket;
     Clock::time_point deadline;
     sdk::Nonce nonce{};
@@ -56,7 +60,8 @@ class Listener : public sdk::Listener {
   Fd socket_;
   Fd epoll_;  // epoll of the socket and the guests
   Handle handle_;
-  std::list<Guest> guests_;  // oldest first
+  std::list<Guest> guests_;   // that have not proved the secret, oldest first
+  std::list<Guest> friends_;  // that have; nobody drops them for their number
   std::vector<std::unique_ptr<Link>> ready_;
   Stir stir_;
   Clock::time_point next_look_{};

@@ -166,7 +166,7 @@ Status QueuePair::post_write(uint64_t id, const Local& from, uint64_t address, u
   request.num_sge = from.bytes > 0 ? 1 : 0;
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   request.send_flags = IBV_SEND_SIGNALED;
-  if (from.bytes > 0 && from.bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
+  if (from.bytes > 0 && from.bytes <= inline_bytes_ && !from.on_gpu) request.send_flags |= IBV_SEND_INLINE;
   request.imm_data = htonl(immediate);
   request.wr.rdma.remote_addr = address;
   request.wr.rdma.rkey = key;

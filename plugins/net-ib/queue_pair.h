@@ -19,6 +19,7 @@ struct Local {
   uint64_t address = 0;
   uint32_t bytes = 0;
   uint32_t key = 0;
+  bool on_gpu = false;  ///< the processor cannot read it
 };
 
 /// Thread-compatible.

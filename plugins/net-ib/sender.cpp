@@ -169,11 +169,14 @@ Status Sender::post_part(const Link::QueuePairRef& queue_pair, Send& send, uint3
   const Record& record = send.record;
   if (send.bytes > record.bytes) return report_too_long(queue_pair, send);
   const Parts parts(send.bytes, send.parts);
-  const uint32_t key = send.registered == nullptr ? 0 : send.registered->rails[queue_pair.rail]->region->lkey;
+  const Registration* const memory = send.registered == nullptr ? nullptr : &*send.registered->rails[queue_pair.rail];
+  const uint32_t key = memory == nullptr ? 0 : memory->region->lkey;
+  const bool on_gpu = memory != nullptr && memory->memory != TUTTI_MEMORY_HOST;
   const auto request = static_cast<uint64_t>(&send - requests_.data());
   return link_->write(queue_pair, Work::kData, value_for(request, part),
-                      {send.address + parts.begin(part), parts.bytes(part), key}, record.address + parts.begin(part),
-                      record.keys[queue_pair.rail], Immediate::make(record.sequence, part, parts.count()));
+                      {send.address + parts.begin(part), parts.bytes(part), key, on_gpu},
+                      record.address + parts.begin(part), record.keys[queue_pair.rail],
+                      Immediate::make(record.sequence, part, parts.count()));
 }
 
 /// The receive fails, and its error names the length; the send itself is done.

@@ -44,7 +44,7 @@ std::vector<tutti_config_key> Settings::keys() {
       setting(TUTTI_CONFIG_LIST, "devices", "[]",
               "RDMA ports: prefixes (mlx5), =exact names (=mlx5_0, =mlx5_0:1), ^excluded. Empty: every active port."),
       setting(TUTTI_CONFIG_INTEGER, "gid_index", "-1",
-              "Place in the GID table of the port; -1: chosen by roce, family and subnet.", -1, 1023),
+              "Place in the GID table of the port; -1: chosen by roce, family and subnet.", -1, 255),
       setting(TUTTI_CONFIG_TEXT, "roce", "auto", "RoCE version of the GID: auto (v2 before v1), v1 or v2."),
       setting(TUTTI_CONFIG_TEXT, "family", "auto", "Address family of the GID: auto (ipv4 before ipv6), ipv4 or ipv6."),
       setting(TUTTI_CONFIG_TEXT, "subnet", "", "Takes only GIDs in this subnet (10.0.0.0/8, fd00::/8)."),

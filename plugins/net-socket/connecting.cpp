@@ -304,8 +304,12 @@ Result<bool> Connecting::write(size_t index, const void* from, size_t bytes) {
 Status Connecting::lost(size_t index, int error) {
   refused_ = error == ECONNREFUSED;
   if (refused_) {  // the listener is gone, but the link and the host are there
+    const char* const hint = to(index).is_loopback()
+                                 ? ". Each host has a loopback of its own: if the other rank runs on a different host, "
+                                   "choose an interface that leads to that host (settings.net.socket.interface)"
+                                 : "";
     return {Code::kRemote,
-            fmt::format("{} refuses connections; the process there may have ended", to(index).to_string())};
+            fmt::format("{} refuses connections; the process there may have ended{}", to(index).to_string(), hint)};
   }
   return {Code::kRemote, fmt::format("{} cannot be reached: {}; check the link, the interface setting and firewalls",
                                      to(index).to_string(), errno_text(error))};

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "rail_receiver.h"
 #include "tutti/sdk/descriptor_limit.h"
@@ -112,8 +113,14 @@ void Listener::hear_guests() {
   for (int i = 0; i < count; ++i) {
     auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
     if (guest == nullptr || hear(*guest)) continue;
-    guests_.remove_if([&](const Guest& other) { return &other == guest; });
+    drop(std::find_if(guests_.begin(), guests_.end(), [&](const Guest& other) { return &other == guest; }));
   }
+}
+
+/// A forked child may hold the socket open, so that closing it here leaves it in the epoll.
+void Listener::drop(std::list<Guest>::iterator guest) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guest->socket.get(), nullptr);
+  guests_.erase(guest);
 }
 
 Status Listener::greet() {
@@ -142,14 +149,14 @@ Status Listener::greet(const Fd& listening) {
 bool Listener::add_guest(Fd socket) {
   auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return false;
-  if (guests_.size() >= kMostGuests) guests_.pop_front();
+  if (guests_.size() >= kMostGuests) drop(guests_.begin());
   Guest& guest = guests_.emplace_back(Guest{std::move(socket), time_in(kHelloLimit), *nonce, {}, 0});
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
   const Challenge challenge{kMagic, guest.nonce};
   const bool watched = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
   const ssize_t sent =
       ::send(guest.socket.get(), &challenge, sizeof challenge, MSG_NOSIGNAL | MSG_DONTWAIT);  // a new buffer has room
-  if (!watched || sent != static_cast<ssize_t>(sizeof challenge)) guests_.pop_back();
+  if (!watched || sent != static_cast<ssize_t>(sizeof challenge)) drop(std::prev(guests_.end()));
   return watched;
 }
 
@@ -158,7 +165,7 @@ bool Listener::add_guest(Fd socket) {
 bool Listener::make_room() {
   if (sdk::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
-    guests_.pop_front();
+    drop(guests_.begin());
     return true;
   }
   rest_until_ = time_in(kPause);
@@ -166,7 +173,7 @@ bool Listener::make_room() {
 }
 
 void Listener::drop_late(Time now) {
-  while (!guests_.empty() && now > guests_.front().deadline) guests_.pop_front();
+  while (!guests_.empty() && now > guests_.front().deadline) drop(guests_.begin());
   groups_.remove_if([&](const Group& group) { return group.missing > 0 && now > group.deadline; });
 }
 

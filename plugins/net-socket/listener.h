@@ -55,6 +55,7 @@ class Listener : public sdk::Listener {
   };
   Status visit(Time now);
   void hear_guests();
+  void drop(std::list<Guest>::iterator guest);
   Status greet();
   Status greet(const Fd& socket);
   bool is_complete(const Hello& hello) const;

@@ -105,7 +105,12 @@ std::vector<Parcel> Rail::take_unacknowledged() {
 
 Status Rail::advance(User& user, uint64_t& moves) {
   TUTTI_TRY(read(user, moves));
-  return state_ == State::kLive ? write(moves) : Status();
+  if (state_ != State::kLive) return {};
+  const Status written = write(moves);
+  if (written.ok()) return {};
+  // The peer may have sent its last messages, or its farewell, after the first read.
+  (void)read(user, moves);
+  return state_ == State::kLive ? written : Status();
 }
 
 Status Rail::write(uint64_t& moves) {

@@ -56,8 +56,9 @@ void Shared::prepare_sender(const Fd& socket) const {
   const int idle_s = keepalive_idle_s();
   const auto limit_s = static_cast<int>(std::min<int64_t>(limit().count() / 1000, 100'000));
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, limit_s / 100));  // at most 127 probes
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(2, (limit_s - idle_s) / std::max(1, limit_s / 100)));
+  const int interval_s = std::max(1, (limit_s + 99) / 100);  // Linux takes at most 127 probes
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval_s);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(2, (limit_s - idle_s) / interval_s));
 }
 
 }  // namespace tutti::net_socket

@@ -75,6 +75,8 @@ class SocketAddress {
   std::span<const uint8_t> ip() const;
   /// Usable only on its own link: 169.254.0.0/16, fe80::/10.
   bool is_link_local() const;
+  /// Each host's own: 127.0.0.0/8, ::1.
+  bool is_loopback() const;
   std::string ip_text() const;    ///< "10.0.0.1", "fd00::1"
   std::string to_string() const;  ///< "10.0.0.1:4000", "[fd00::1]:4000"
   const sockaddr* data() const { return &storage_.any; }

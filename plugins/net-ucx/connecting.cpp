@@ -38,6 +38,7 @@ Result<std::unique_ptr<sdk::Connecting>> Connecting::start(const tutti_net_handl
 Connecting::~Connecting() {
   connection_.reset();  // it takes the lock
   const std::lock_guard lock(shared_.lock);
+  shared_.forget(line_);
   line_ = Fd();
 }
 
@@ -177,6 +178,7 @@ Status Connecting::doubt(const Status& failure) {
 
 /// Ok: a further attempt follows.
 Status Connecting::try_again(const Status& why) {
+  shared_.forget(line_);
   line_ = Fd();
   if (refused_ || is_final(why)) return why;
   const auto now = Clock::now();

@@ -66,7 +66,7 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
 
 Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_namespace) {
   TUTTI_TRY(require_descriptors(kEndpointDescriptors, "a connection"));
-  const ucs_status_t status = shared_.endpoints->take(worker, same_namespace, endpoint_);
+  const ucs_status_t status = shared_.endpoints->take(worker, same_namespace, *this, endpoint_);
   if (status == UCS_OK) return start_trial();
   return {Code::kUnsupported,
           fmt::format("UCX finds no way from {}: {}; {}let settings.net.ucx.transports (or UCX_TLS) and "
@@ -274,6 +274,11 @@ void Connection::lose(const std::string& why) {
   ::shutdown(line_.get(), SHUT_RDWR);
 }
 
+/// UCX completes small sends before the peer has them. So a sender may have no operation that tells of the failure.
+void Connection::endpoint_failed(const std::string& why) {
+  if (trial_ == nullptr) lose(why);
+}
+
 void Connection::look() {
   look_at_line();
   judge_silence();
@@ -333,7 +338,9 @@ Connection::~Connection() {
       close_receiver();
     }
   }
-  line_ = Fd();  // with the lock: Shared reports no event of the line any more
+  shared_.forget(line_);
+  ::shutdown(line_.get(), SHUT_RDWR);  // a forked child may have a copy of the line
+  line_ = Fd();
 }
 
 /// Tells the other side that this side closes the connection, rather than that its process ends.

@@ -33,7 +33,7 @@ struct Registration {
   ucp_mem_h memory = nullptr;
 };
 
-class Connection : public sdk::Connection {
+class Connection : public sdk::Connection, private Endpoint::User {
  public:
   /// `id`: the receiver's number of this connection.
   Connection(Shared& shared, Fd line, uint32_t id, bool sends);
@@ -65,6 +65,7 @@ class Connection : public sdk::Connection {
  private:
   static constexpr size_t kMostMessages = 128;
 
+  void endpoint_failed(const std::string& why) override;
   Status start_trial();
   Status no_arrival(std::string_view why) const;
   void end_wait_for_trial();

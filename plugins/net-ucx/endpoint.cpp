@@ -20,11 +20,13 @@ void Endpoint::failed(void* endpoint, ucp_ep_h /*ucp*/, ucs_status_t status) {
   auto& self = *static_cast<Endpoint*>(endpoint);
   self.failure_ = "UCX: " + reason_of(status);
   self.all_.any_failed_ = true;
+  if (self.user_ != nullptr) self.user_->endpoint_failed(self.failure_);
 }
 
 /// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
 /// them. UCX wakes a process that waits for shared memory by a socket of its network namespace.
-ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namespace, Endpoint*& endpoint) {
+ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namespace, Endpoint::User& user,
+                             Endpoint*& endpoint) {
   Endpoint::Siblings& siblings = of_worker_[{reinterpret_cast<const char*>(worker.data()), worker.size()}];
   const auto is_free = [](const Endpoint& one) { return !one.in_use_ && !one.has_failed(); };
   auto found = std::find_if(siblings.begin(), siblings.end(), is_free);
@@ -38,16 +40,19 @@ ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namesp
     }
   }
   found->in_use_ = true;
+  found->user_ = &user;
   endpoint = &*found;
   return UCS_OK;
 }
 
 void Endpoints::give_back(Endpoint& endpoint) {
   endpoint.in_use_ = false;
+  endpoint.user_ = nullptr;
   any_failed_ = any_failed_ || endpoint.has_failed();
 }
 
 void Endpoints::end(Endpoint& endpoint) {
+  endpoint.user_ = nullptr;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -20,6 +20,15 @@ class Endpoints;
 /// An endpoint, which sends the messages of at most one connection at a time.
 class Endpoint {
  public:
+  /// The connection whose messages the endpoint sends.
+  class User {
+   public:
+    /// The endpoint has failed. Called within progress, maybe while no operation is under way.
+    virtual void endpoint_failed(const std::string& why) = 0;
+
+   protected:
+    ~User() = default;
+  };
   using Siblings = std::list<Endpoint>;
 
   Endpoint(Endpoints& all, Siblings& siblings) : all_(all), siblings_(siblings) {}
@@ -42,6 +51,7 @@ class Endpoint {
   ucp_ep_h endpoint_ = nullptr;
   std::string failure_;
   bool in_use_ = false;
+  User* user_ = nullptr;  // until the connection is closed
 };
 
 /// The endpoints of a context. UCX numbers the endpoints to a worker. It joins the k-th endpoint from here to there to
@@ -52,9 +62,9 @@ class Endpoints {
  public:
   explicit Endpoints(Ucx& ucx) : ucx_(ucx) {}
 
-  /// An endpoint to the worker with this address, for one connection. `same_namespace`: the worker is in this network
-  /// namespace, or on a different machine. UCX's failure: there is no way to the worker.
-  ucs_status_t take(std::span<const std::byte> worker, bool same_namespace, Endpoint*& endpoint);
+  /// An endpoint to the worker with this address, for one connection, until give_back() or end(). `same_namespace`: the
+  /// worker is in this network namespace, or on a different machine. UCX's failure: there is no way to the worker.
+  ucs_status_t take(std::span<const std::byte> worker, bool same_namespace, Endpoint::User& user, Endpoint*& endpoint);
   /// The connection of the endpoint has no operation any more.
   void give_back(Endpoint& endpoint);
   /// Ends an endpoint with all its operations, so that the peer's endpoint may fail. UCX cannot do that over shared

@@ -19,8 +19,8 @@ bool lacks_room(int error) {
 }  // namespace
 
 Result<std::unique_ptr<sdk::Listener>> Listener::open(Shared& shared, tutti_net_handle& handle) {
-  const std::lock_guard lock(shared.lock);
   std::unique_ptr<Listener> listener(new Listener(shared));
+  const std::lock_guard lock(shared.lock);  // released first: the listener takes it when it ends
   Fd& socket = listener->socket_;
   socket = Fd(::socket(shared.interface_address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::bind(socket.get(), shared.interface_address.data(), shared.interface_address.size) != 0 ||
@@ -47,6 +47,7 @@ Listener::~Listener() {
   const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   guests_.clear();
+  shared_.forget(socket_);
   socket_ = Fd();
 }
 
@@ -95,7 +96,7 @@ bool Listener::add_guest(Fd line, Clock::time_point now) {
   auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return false;
   if (guests_.size() >= kMostGuests) guests_.pop_front();
-  Guest& guest = guests_.emplace_back();
+  Guest& guest = guests_.emplace_back(shared_);
   guest.line = std::move(line);
   guest.deadline = now + kHelloLimit;
   guest.challenge = {.nonce = *nonce,
@@ -127,7 +128,8 @@ void Listener::hear_guests(Clock::time_point now) {
       ++guest;
       continue;
     }
-    Fd line = std::move(guest->line);
+    Fd line;
+    if (heard == Heard::kFriend) line = std::move(guest->line);
     const uint32_t id = guest->challenge.id;
     guest = guests_.erase(guest);
     if (heard != Heard::kFriend) continue;

@@ -31,6 +31,9 @@ class Listener : public sdk::Listener {
   static constexpr std::chrono::milliseconds kPause{100};  // without descriptors
 
   struct Guest {
+    explicit Guest(const Shared& of) : shared(of) {}
+    ~Guest() { shared.forget(line); }
+    const Shared& shared;
     Fd line;
     Stir stir;
     Clock::time_point deadline;

@@ -57,6 +57,10 @@ Status Shared::watch(const Fd& fd, Stir& stir) const {
   return system_error("cannot watch a socket (epoll)", errno);
 }
 
+void Shared::forget(const Fd& fd) const {
+  if (fd.valid()) epoll_ctl(lines_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+}
+
 bool Shared::look() {
   std::array<epoll_event, 64> events{};
   const int count = epoll_wait(lines_.get(), events.data(), events.size(), 0);

@@ -49,6 +49,9 @@ class Shared {
   int event_fd() const { return events_.get(); }
   /// Reports events of a descriptor to `stir`, from now on to no other, and wakes sleepers for them.
   Status watch(const Fd& fd, Stir& stir) const;
+  /// Reports no event of a descriptor any more. Before each close() of a watched one: if a forked child has a copy, the
+  /// descriptor stays in the epoll. With the lock.
+  void forget(const Fd& fd) const;
   /// Advances UCX and, now and then, looks for events of lines. `round` as for Ucx::progress.
   void advance(uint64_t& round) {
     ucx->progress(round);

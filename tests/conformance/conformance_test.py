@@ -50,6 +50,8 @@ FAULTS = {
     "ignores_offset": ("NET-25", "NET-25", BOTH),
     "leaks_requests": ("NET-26", "NET-26", BOTH),
     "leaks_descriptors": ("NET-27", "NET-27", BOTH),
+    "leaks_listeners": ("NET-39", "NET-39", BOTH),
+    "leaks_contexts": ("NET-39", "NET-39", BOTH),
     "leaks_cancelled": ("NET-11", "NET-11", TWO),
     "uses_after_close": ("NET-30", "NET-30", BOTH),
     "reads_after_close": ("NET-31", "NET-31", TWO),
@@ -71,6 +73,7 @@ FAULTS = {
     "closed_event_fd": ("NET-7", "NET-7", BOTH),
     "unstable_devices": ("NET-5", "NET-5", BOTH),
     "no_host_memory": ("NET-6", "NET-6", BOTH),
+    "control_name": ("NET-6", "NET-6", BOTH),
     "blocks_stopped": ("NET-33", "NET-1", TWO),
 }
 

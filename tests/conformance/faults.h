@@ -52,6 +52,9 @@ enum class Fault {
   kNoHostMemory,      // the device does not name memory of the host
   kBlocksStopped,     // a full socket blocks send
   kMissingFlush,      // flush leaves received data of a GPU in a buffer of the plugin
+  kLeaksListeners,    // close_listener leaves the socket open
+  kLeaksContexts,     // destroy leaves the epoll descriptor open
+  kControlName,       // the name of the device has a line break
   kFailingCreate,     // create fails
   kCount,
 };
@@ -100,6 +103,9 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(Fault::kCount)
                                                                                                  "no_host_memory",
                                                                                                  "blocks_stopped",
                                                                                                  "missing_flush",
+                                                                                                 "leaks_listeners",
+                                                                                                 "leaks_contexts",
+                                                                                                 "control_name",
                                                                                                  "failing_create"};
 
 }  // namespace tutti::mock

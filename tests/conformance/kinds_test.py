@@ -4,14 +4,16 @@
 faults.
 
 Usage: kinds_test.py TUTTI FOLDER faults [NAME...]
+       kinds_test.py TUTTI FOLDER job
        kinds_test.py TUTTI FOLDER clean FILE...
        kinds_test.py TUTTI FOLDER cuda_host FILE
 
 FOLDER: of the mocks. faults: for each fault, runs the rule that must find it, and checks which rule is named. NAME:
-"algo.stale_plan". clean: no rule may fail, for the mocks without a fault and each FILE. cuda_host: FILE is the protocol
-whose faults are on GPUs alone; no rule about the host may fail.
+"algo.stale_plan". job: runs ranks with an algorithm whose cost is wrong. clean: no rule may fail, for the mocks without
+a fault and each FILE. cuda_host: FILE is the protocol whose faults are on GPUs alone; no rule about the host may fail.
 """
 import os
+import subprocess
 import sys
 
 import kit
@@ -38,6 +40,7 @@ FAULTS = {
         "partial_decline": ("ALG-10",),
         "nan_cost": ("ALG-11",),
         "negative_cost": ("ALG-11",),
+        "small_fan": ("ALG-11",),
         "unknown_net": ("ALG-12",),
         "timed_search": ("ALG-13",),
         "history_plan": ("ALG-14",),
@@ -120,6 +123,19 @@ def test_faults(arguments):
     return kit.run_faults(find_fault, names)
 
 
+def test_job(_arguments):
+    """A job refuses a step with more peers than its protocol takes, although the algorithm states fewer."""
+    settings = [f"plugins.path=[{FOLDER}]", "plugins.algorithm=[mock]", "settings.algo.mock.fault=small_fan"]
+    run = subprocess.run([TUTTI, "bench", "all_reduce", "-n", "66", "--threads", "--max", "8", "--iters", "1",
+                          *(word for setting in settings for word in ("--set", setting))],
+                         capture_output=True, text=True, timeout=100, check=False)
+    expected = "a step of algorithm 'mock' has 65 peers, and protocol 'simple' takes 64"
+    if run.returncode == 1 and expected in run.stderr:
+        return 0
+    print(f"exit code {run.returncode}, not 1 with '{expected}':\n{run.stdout}{run.stderr}")
+    return 1
+
+
 def test_clean(files):
     bad = 0
     for file in [mock(kind) for kind in FAULTS] + files:
@@ -147,4 +163,5 @@ def test_cuda_host(files):
 
 if __name__ == "__main__":
     os.environ.pop("TUTTI_LOG", None)
-    sys.exit({"faults": test_faults, "clean": test_clean, "cuda_host": test_cuda_host}[sys.argv[3]](sys.argv[4:]))
+    tests = {"faults": test_faults, "job": test_job, "clean": test_clean, "cuda_host": test_cuda_host}
+    sys.exit(tests[sys.argv[3]](sys.argv[4:]))

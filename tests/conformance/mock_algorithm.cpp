@@ -53,6 +53,7 @@ class Instance : public sdk::AlgorithmInstance {
     cost.hops[link_] = 1;
     cost.wire[link_] = has("nan_cost") ? std::numeric_limits<double>::quiet_NaN() : ranks_ - 1;
     if (has("negative_cost")) cost.memory = -1;
+    cost.fan = has("small_fan") ? 1 : ranks_ - 1;
     return cost;
   }
 

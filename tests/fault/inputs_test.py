@@ -25,6 +25,18 @@ START_S = 10  # start and end of the processes on a busy machine
 LIMIT_S = 60
 MACHINES = pathlib.Path(__file__).resolve().parents[2] / "configs" / "topologies"
 DAY_S = 86400
+# Runs a command where the resolver asks a name server that never answers. Arguments: a resolv.conf, and the command.
+SILENT_RESOLVER = """import socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["mount", "--bind", sys.argv[1], "/etc/resolv.conf"], check=True)
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+status = subprocess.run(sys.argv[2:]).returncode
+server.setblocking(False)
+print("questions", len(server.recv(512)) > 0)
+sys.exit(status)
+"""
+OWN_NAMESPACES = ["unshare", "--map-root-user", "--mount", "--net"]
 LAUNCHERS = re.compile("RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|OMPI_|PMIX|SLURM_")
 
 
@@ -104,12 +116,33 @@ class DifferentHosts(unittest.TestCase):
         self.expect_failure([Rank(), Rank(), Rank(), Rank()], "ranks 4-7 of 8 did not join within ", size=8)
         self.assertGreater(time.monotonic() - begin, BOOTSTRAP_S - 1)
 
-    def run_launched(self, **variables):
+    def test_a_silent_resolver(self):
+        if subprocess.run(OWN_NAMESPACES + ["true"], capture_output=True).returncode != 0:
+            self.skipTest("no namespaces here")
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as servers:
+            servers.write("nameserver 127.0.0.1\noptions timeout:30\n")
+            servers.flush()
+            for rank in ("0", "1"):
+                begin = time.monotonic()
+                run = self.launch([*OWN_NAMESPACES, sys.executable, "-c", SILENT_RESOLVER, servers.name],
+                                  RANK=rank, WORLD_SIZE="2", MASTER_ADDR="head.cluster", MASTER_PORT="29500",
+                                  TUTTI_ID_SECRET="6" * 32, TUTTI_TIMEOUTS_BOOTSTRAP=f"{BOOTSTRAP_S}s")
+                self.assertEqual(run.returncode, 1, run.stderr)
+                self.assertEqual(run.stdout, "questions True\n")
+                self.assertIn("MASTER_ADDR=head.cluster: host 'head.cluster': the resolver of this host gave no answer "
+                              "in time; check the servers in /etc/resolv.conf", run.stderr)
+                self.assertGreater(time.monotonic() - begin, BOOTSTRAP_S - 1)
+
+    def launch(self, runner=(), **variables):
         environment = {key: value for key, value in clean_environment().items() if not LAUNCHERS.match(key)}
         begin = time.monotonic()
-        run = subprocess.run([TUTTI, "bench", "all_reduce", "--min", "1K", "--max", "1K"], text=True, timeout=LIMIT_S,
-                             capture_output=True, env=environment | variables)
+        run = subprocess.run([*runner, TUTTI, "bench", "all_reduce", "--min", "1K", "--max", "1K"], text=True,
+                             timeout=LIMIT_S, capture_output=True, env=environment | variables)
         self.assertLess(time.monotonic() - begin, BOOTSTRAP_S + START_S)
+        return run
+
+    def run_launched(self, **variables):
+        run = self.launch(**variables)
         self.assertEqual(run.returncode, 2, run.stderr)
         return run.stderr
 

@@ -25,12 +25,11 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
-from run_tool import free_port  # noqa: E402
+from run_tool import SKIPPED, count_gpus, free_port  # noqa: E402
 from tally import Tally  # noqa: E402
 
 DEADLINE_S = 10
 START_S = 60
-SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 TRANSPORTS = {"shared memory": [], "network": ["--set", "transport=net"],
               "two hosts": ["--hosts", "a,b"], "ring": ["--set", "algorithm=ring"]}
 
@@ -167,14 +166,6 @@ def gpu_cases(tool, gpus):
         cases.append(Kill(tool, 1, 2, cuda, {"CUDA_VISIBLE_DEVICES": visible}))
         cases.append(Kill(tool, 1, 2, cuda + ["--register", "--set", "protocol=copy"], collective="all_gather"))
     return cases
-
-
-def count_gpus():
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
-    except OSError:
-        return 0
-    return len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE))
 
 
 def knows_cuda(tool):

@@ -14,21 +14,22 @@ With --further, connections fail over to this network, too.
 
 import argparse
 import os
+import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+from run_tool import SHARED_GPU, SKIPPED, count_gpus  # noqa: E402
+
 ARGS = None
-SKIPPED = 77
 LIMIT_S = 200
 
 
 class SocketBreak(unittest.TestCase):
     def bench(self, collective, protocol, *settings):
-        environment = dict(os.environ, LD_PRELOAD=ARGS.breaker, BREAK_SOCKETS_MS=str(ARGS.milliseconds),
-                           CUDA_MODULE_LOADING="EAGER", CUDA_DEVICE_MAX_CONNECTIONS="32")
+        environment = dict(os.environ, LD_PRELOAD=ARGS.breaker, BREAK_SOCKETS_MS=str(ARGS.milliseconds), **SHARED_GPU)
         command = [ARGS.tutti, "bench", collective, "-n", "2", "--threads", "--hosts", "a,b", "--device", ARGS.device,
                    "--min", ARGS.min, "--max", ARGS.max, "--factor", "32",
                    "--repeat", str(ARGS.repeat), "--set", f"plugins.protocol=[{protocol}]",
@@ -60,11 +61,6 @@ class SocketBreak(unittest.TestCase):
         self.assertIn("remote error", run.stderr)
 
 
-def has_gpu():
-    smi = shutil.which("nvidia-smi")
-    return smi is not None and subprocess.run([smi, "-L"], capture_output=True, check=False).returncode == 0
-
-
 def main():
     global ARGS  # pylint: disable=global-statement
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,7 +74,7 @@ def main():
     parser.add_argument("--further", action="append", default=[], metavar="NETWORK")
     parser.add_argument("--repeat", type=int, default=1, help="rounds of all sizes")
     ARGS = parser.parse_args()
-    if ARGS.device == "cuda" and not has_gpu():
+    if ARGS.device == "cuda" and count_gpus() == 0:
         print("skipped: there is no GPU")
         sys.exit(SKIPPED)
     unittest.main(argv=sys.argv[:1])

@@ -204,6 +204,13 @@ class Deploy(unittest.TestCase):
             to_visit += re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", needs)
         self.assertEqual({package: file for package, file in owners.items() if package not in present}, {})
 
+    def test_the_image_has_pmix(self):
+        """Tutti loads PMIx while it runs, so ldd does not name it. Commands of ssh find tutti in /usr/local/bin."""
+        build, image = read("Dockerfile").split("FROM ")[1:]
+        self.assertIn(" libpmix-dev ", build)
+        self.assertIn(" libpmix2 ", image)
+        self.assertIn("ln -s /opt/tutti/bin/tutti /usr/local/bin/tutti", image)
+
     def test_the_page_shows_the_files(self):
         page = (SOURCE / "docs/deploy.md").read_text(encoding="utf-8")
         blocks = re.findall(r"```\w+\n(.*?)```", page, re.DOTALL)

@@ -7,10 +7,13 @@ TCP. Run as: hier_test.py PATH_OF_TUTTI
 """
 
 import json
+import pathlib
 import sys
 import unittest
 
 from checked_bench import SIZES, CheckedBench
+
+TOPOLOGY = pathlib.Path(__file__).resolve().parents[2] / "configs" / "topologies" / "hgx-h200.yaml"
 
 
 class Hier(CheckedBench):
@@ -44,12 +47,41 @@ class Hier(CheckedBench):
                 with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts"):
                     self.run_variant(collective, "doubling", hosts, ranks)
 
+    def test_doubling_of_any_number_of_hosts(self):
+        for hosts, ranks in ((3, 3), (3, 6), (5, 5), (6, 12), (7, 7)):
+            for protocol in ("simple", "ll"):
+                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
+                    self.run_variant("all_reduce", "doubling", hosts, ranks, "--set", f"protocol={protocol}")
+
+    def test_bruck(self):
+        for hosts, ranks in ((3, 3), (3, 6), (4, 4), (5, 10), (7, 7)):
+            for collective in ("reduce_scatter", "all_gather"):
+                for protocol in ("simple", "ll"):
+                    with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts, {protocol}"):
+                        self.run_variant(collective, "bruck", hosts, ranks, "--set", f"protocol={protocol}")
+
+    def test_multiplying(self):
+        for hosts, ranks in ((5, 5), (5, 10), (6, 6), (8, 8)):
+            for protocol in ("simple", "ll"):
+                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
+                    self.run_variant("all_reduce", "multiplying", hosts, ranks, "--set", f"protocol={protocol}")
+
+    def test_binomial(self):
+        for collective in ("broadcast", "reduce"):
+            for hosts, ranks in ((4, 4), (4, 8), (5, 10), (8, 8)):
+                for root in (0, ranks - 1, ranks // 2):
+                    with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts, root {root}"):
+                        self.run_variant(collective, "binomial", hosts, ranks, "--root", root)
+
     def test_small_slots(self):
         """Large messages take several slots, and small slots make many loops."""
         small = ["--set", "shm.slot_size=512", "--set", "shm.slots=4"]
-        for variant in ("exchange", "ring"):
+        for variant in ("exchange", "ring", "doubling"):
             with self.subTest(variant):
                 self.run_variant("all_reduce", variant, 3, 6, *small)
+        for collective in ("all_gather", "reduce_scatter"):
+            with self.subTest(f"{collective}, bruck"):
+                self.run_variant(collective, "bruck", 5, 5, *small, "--set", "net.slot_size=512")
         with self.subTest("all_to_all"):
             self.run_variant("all_to_all", "exchange", 3, 6, *small, "--set", "net.slot_size=512")
 
@@ -64,6 +96,23 @@ class Hier(CheckedBench):
         text = self.tutti("bench", "all_reduce", "--ranks", 3, "--hosts", "a,b", *SIZES, "--set", "algorithm=hier",
                           code=1)
         self.assertIn("a hierarchy needs machines with equal numbers of ranks", text)
+
+    def test_plans_that_are_too_large_for_a_proof_are_excluded(self):
+        call = ("explain", "all_gather", "--size", "64K", "--topology", TOPOLOGY, "--nodes", 256, "--set",
+                "topology.host_ranks=gpu")
+        shown = self.tutti(*call)
+        self.assertRegex(shown, r"hier/doubling × simple +excluded: its plan cannot be proved on 2048 ranks "
+                                r"\(check.plans\): an exact proof handles up to \d+ ")
+        self.assertRegex(shown, r"ring × \w+ +chosen: ")
+        self.assertRegex(self.tutti(*call, "--set", "check.plans=false"), r"hier/\w+ × \w+ +chosen: ")
+
+    def test_messages_that_are_longer_than_a_connection_are_excluded(self):
+        """A slot of LL has 512 bytes between hosts, and each chunk begins at a multiple of 64 bytes."""
+        shown = self.tutti("explain", "all_to_all", "--size", "64K", "--topology", TOPOLOGY, "--nodes", 32, "--set",
+                           "topology.host_ranks=gpu", "--set", "check.plans=false")
+        self.assertRegex(shown, r"hier/bruck × ll +excluded: a message of 128 chunks takes \d+ slots, and a connection "
+                                r"has \d+\n")
+        self.assertNotRegex(shown, r"hier/bruck × simple +excluded")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def main(program):
     networks = (({"NCCL_NET_PLUGIN": "x,/opt/y.so"}, "plugins.network = [nccl:x, nccl:/opt/y.so, socket]"),
                 ({"NCCL_NET_PLUGIN": "x", "NCCL_NET": "Socket"}, "network = socket"),
                 ({"NCCL_NET_PLUGIN": "x", "NCCL_NET": "Cable"}, "network = nccl:x"),
+                ({"NCCL_IGNORE_CPU_AFFINITY": "1"}, "affinity = ignore_mask"),
                 ({"NCCL_NET": "UCX"}, "network = ucx"), ({"NCCL_TUNER_PLUGIN": "x"}, "plugins.tuner = [nccl:x]"))
     for variables, setting in networks:
         code, log = run(program, NCCL_DEBUG="INFO", **variables)

@@ -12,6 +12,17 @@ if(Python3_FOUND)
     tutti_time_limit(180 networks_ucx)
   endif()
 endif()
+# Threads of a rank move data between its GPU and networks, but mock takes one thread.
+if(TUTTI_WITH_CUDA AND TUTTI_EXAMPLES)
+  add_dependencies(extra_tests tutti-net-unix_stream)
+  foreach(network unix_stream device device_flushed)
+    add_test(NAME networks_cuda_${network}
+      COMMAND ${CMAKE_COMMAND} -E env python3 ${CMAKE_CURRENT_LIST_DIR}/networks_test.py
+        $<TARGET_FILE:tutti_tool> $<TARGET_FILE:tutti-net-${network}> cuda)
+    set_tests_properties(networks_cuda_${network} PROPERTIES
+      LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT TUTTI_CHECK_PLUGINS=true)
+  endforeach()
+endif()
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/networks.yaml
 "network: [socket, ${PROJECT_BINARY_DIR}/tests/conformance/tutti-net-mock.so]
 rules:

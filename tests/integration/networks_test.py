@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several networks in one communicator: rules choose the network of each call, and each call's result is right.
 
-Run as: networks_test.py PATH_OF_TUTTI SECOND_NETWORK
+Run as: networks_test.py PATH_OF_TUTTI SECOND_NETWORK [DEVICE]
 SECOND_NETWORK: the name or the path of the plugin that is used beside socket.
+DEVICE: host (the default) or cuda, where the buffers of the calls are. All ranks may share one GPU.
 """
 
+import os
 import pathlib
 import re
 import secrets
@@ -14,11 +16,12 @@ import sys
 import tempfile
 import unittest
 
-from run_tool import free_port
+from run_tool import SHARED_GPU, SKIPPED, count_gpus, free_port
 
 TUTTI = sys.argv[1]
 SECOND = str(pathlib.Path(sys.argv[2]).resolve()) if sys.argv[2].endswith(".so") else sys.argv[2]
 NAME = re.sub(r"^tutti-net-|\.so$", "", pathlib.Path(SECOND).name)
+DEVICE = sys.argv[3] if len(sys.argv) > 3 else "host"
 
 
 class Networks(unittest.TestCase):
@@ -26,15 +29,21 @@ class Networks(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(job)
             file.flush()
+            environment = {"TUTTI_TIMEOUTS_OPERATION": "30s", **os.environ, **SHARED_GPU}
             return subprocess.run([TUTTI, *command.split(), "--config", file.name, *more], capture_output=True,
-                                  text=True, timeout=120, check=False)
+                                  text=True, timeout=120, check=False, env=environment)
 
-    def networks(self, collective, job, *more):
-        """The networks that the calls used, by size in bytes. Every result is checked."""
-        done = self.run_tool(f"bench {collective} --threads --ranks 4 --hosts a,a,b,b --min 64 --max 64K --iters 5",
-                             job, *more)
+    def bench(self, collective, hosts, job, *more):
+        """A run of 4 ranks, which checks every result."""
+        done = self.run_tool(f"bench {collective} --device {DEVICE} --threads --ranks 4 --hosts {hosts} --min 64 "
+                             "--max 64K --iters 5", job, *more)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("wrong 0", done.stdout)
+        return done
+
+    def networks(self, collective, job, *more):
+        """The networks that the calls used, by size in bytes."""
+        done = self.bench(collective, "a,a,b,b", job, *more)
         found = {}
         for line in done.stdout.splitlines():
             if row := re.match(r" +(\d+) .*net-(\S+) ×\d+$", line):
@@ -46,6 +55,23 @@ class Networks(unittest.TestCase):
         job = f"network: [socket, {SECOND}]\nrules: [{{match: {{max_size: 1KiB}}, choose: {{network: {NAME}}}}}]\n"
         for size, network in self.networks("all_reduce", job).items():
             self.assertEqual(network, NAME if size <= 1024 else "socket", size)
+
+    def test_back_and_forth(self):
+        """Calls change to the second network and back, also with fail-over."""
+        job = (f"network: [socket, {SECOND}]\n"
+               f"rules: [{{match: {{min_size: 512, max_size: 4KiB}}, choose: {{network: {NAME}}}}}]\n")
+        for collective in ("all_reduce", "send_recv"):
+            for more in ((), ("--set", "net.failover=true"), ("--set", "protocol=simple"), ("--set", "protocol=ll")):
+                for size, network in self.networks(collective, job, "--repeat", "2", *more).items():
+                    self.assertEqual(network, NAME if 512 <= size <= 4096 else "socket", f"{collective} {size} {more}")
+
+    @unittest.skipUnless(NAME.startswith("device"), "the second network does not move memory of GPUs")
+    def test_one_network_moves_memory_of_gpus(self):
+        job = (f"network: [socket, {SECOND}]\nprotocol: simple\n"
+               f"rules: [{{match: {{min_size: 1KiB, max_size: 16KiB}}, choose: {{network: {NAME}}}}}]\n")
+        done = self.bench("all_reduce", "a,a,b,b", job, "--repeat", "2")
+        moved = re.findall(rf"network {NAME}: (\d+) messages from memory of the GPU", done.stderr)
+        self.assertGreater(sum(map(int, moved)), 0, done.stderr)
 
     def test_collective(self):
         job = (f"network: [socket, {SECOND}]\n"
@@ -71,10 +97,7 @@ class Networks(unittest.TestCase):
     def paths(self, collective, job, *more):
         """{network: {(host of the sender, host of the receiver)}}: the connections that the calls made, without
         connections that took the place of lost connections."""
-        done = self.run_tool(f"bench {collective} --threads --ranks 4 --hosts a,b,c,d --min 64 --max 64K --iters 5",
-                             job, "--set", "log.level=debug", *more)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("wrong 0", done.stdout)
+        done = self.bench(collective, "a,b,c,d", job, "--set", "log.level=debug", *more)
         found, lost = {}, set()
         for network, sender, receiver, event in re.findall(
                 r"network '(\w+)', from rank \d \(host (\w), [^)]*\) to rank \d \(host (\w), [^)]*\): (.*)$",
@@ -95,7 +118,7 @@ class Networks(unittest.TestCase):
                "rules: [{match: {collective: all_reduce}, choose: {network: socket}}]\n")
         between = {(x, y) for x in "abcd" for y in "abcd" if x != y} - self.INSIDE
         for more in ((), ("--set", "net.failover=true")):
-            found, output = self.paths("all_to_all", job, *more)
+            found, output = self.paths("all_to_all", job, "--set", "algorithm=direct", *more)
             self.assertEqual(found, {NAME: self.INSIDE, "socket": between})
             self.assertRegex(output, rf"/net-socket\+net-{NAME} ×")
         for collective in ("all_reduce", "all_gather", "broadcast"):
@@ -104,6 +127,16 @@ class Networks(unittest.TestCase):
             self.assertLessEqual(found["socket"], between, collective)
         done = self.run_tool("explain all_reduce --ranks 4 --hosts a,b,c,d", job)
         self.assertRegex(done.stdout, rf"chosen: .* network 'socket', inside racks '{NAME}'", done.stderr)
+
+    def test_racks_and_rules(self):
+        """A rule may choose the network inside racks for calls between them, too."""
+        job = (f"network: [socket, {SECOND}]\nnet: {{racks: [left=a b, right=c d], inside_rack: {SECOND}}}\n"
+               f"rules: [{{match: {{max_size: 1KiB}}, choose: {{network: {NAME}}}}}]\n")
+        for more in ((), ("--set", "check.data=true"), ("--set", "net.failover=true")):
+            found, _ = self.paths("all_to_all", job, "--set", "algorithm=direct", *more)
+            self.assertFalse(found["socket"] & self.INSIDE, more)
+            self.assertLessEqual(self.INSIDE, found[NAME], more)
+            self.assertTrue(found[NAME] - self.INSIDE, more)
 
     def test_host_in_two_racks(self):
         job = f"network: [socket, {SECOND}]\nnet: {{racks: [left=a b, right=b], inside_rack: {SECOND}}}\n"
@@ -134,4 +167,7 @@ class Networks(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if DEVICE == "cuda" and count_gpus() == 0:
+        print("skipped: there is no GPU")
+        sys.exit(SKIPPED)
     unittest.main(argv=sys.argv[:1])

@@ -133,7 +133,10 @@ class Placement(Job):
         before = self.carried()
         logs = self.bench([file, file], algorithm, channels, ranks_per_host)
         for first in (0, ranks_per_host):
-            self.assertEqual(self.joined(logs[first], algorithm, first), searched)
+            logged = self.joined(logs[first], algorithm, first)
+            for line, of_job in zip(searched, logged):
+                print(f"{algorithm}, search: {line}\n{algorithm}, job:    {of_job}", file=sys.stderr)
+            self.assertEqual(logged, searched)
         found = [line.split()[-1] for line in self.searched(file, algorithm, channels, "--channels")[0]]
         trees = 2 if algorithm == "tree" else 1  # that share a channel of the search
         exits = [found[channel // trees % len(found)] for channel in range(count)]

@@ -2,13 +2,26 @@
 """Runs of the tool `tutti`, for tests of its commands."""
 
 import os
+import re
 import socket
 import subprocess
+
+SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
+# Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share queues of the hardware.
+SHARED_GPU = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 
 
 def clean_environment():
     """The environment without variables that change settings."""
     return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+
+
+def count_gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError:
+        return 0
+    return len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE))
 
 
 def free_port():

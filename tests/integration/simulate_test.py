@@ -108,6 +108,15 @@ class Simulate(unittest.TestCase):
         dry = self.predictions("all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 16, "--max", "8")
         self.assertEqual((dry["ranks"], dry["nodes"]), (16, 1))
 
+    def test_rules_choose_the_network_of_gpus(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as job:
+            job.write("network: [socket, ib]\nrules: [{match: {max_size: 1KiB}, choose: {network: ib}}]\n")
+            job.flush()
+            for size, network in (("1K", "ib"), ("2K", "socket")):
+                out = self.run_ok("explain", "all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--nodes", 2,
+                                  "--size", size, "--config", job.name)
+                self.assertRegex(out, rf"chosen: .* network '{network}'")
+
     def test_what_a_job_refuses(self):
         machine = ["--topology", MACHINES / "hgx-h200.yaml"]
         for arguments, code, text in [
@@ -116,8 +125,8 @@ class Simulate(unittest.TestCase):
              "9 ranks do not fit: configs/topologies/hgx-h200.yaml has 8 GPUs"),
             ([*machine, "--nodes", 2, "--set", "transport=shm"], 1, "but the ranks are on 2 hosts"),
             ([*machine, "--nodes", 2, "--set", "plugins.network=[]"], 1, "plugins.network is empty"),
-            ([*machine, "--nodes", 2, "--set", "device=cuda", "--set", "net.racks=[a=x]", "--set",
-              "net.inside_rack=socket"], 1, "the data of GPUs goes over one network"),
+            ([*machine, "--nodes", 2, "--set", "device=cuda", "--set", "net.inside_rack=socket"], 1,
+             "net.racks names no rack"),
             ([*machine, "--set", "hardware.file=/no/figures"], 1, "hardware.file (command line)"),
             ([*machine, "--set", "algorithm=rign"], 1, "did you mean 'ring'"),
             ([*machine, "--min", "2K", "--max", "1K"], 1, "--max is less than --min"),

@@ -290,16 +290,32 @@ class Table(TuneTest):
         shown = tutti(*ring).stdout
         self.assertGreaterEqual(float(re.search(r"chosen: ([\d.]+) µs", shown)[1]), 2 * latency - 0.02, shown)
 
+    def test_figures_of_the_memory_between_ranks(self):
+        run = tutti("tune", "--figures", "--ranks", 2)
+        if len(os.sched_getaffinity(0)) == 1:
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("but this job has neither; start more ranks", run.stderr)
+            return
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("networks:", run.stdout)
+        found = re.search(r"^memory:\n  default: \{gbs: ([\d.]+)\}$", run.stdout, re.M)
+        self.assertIsNotNone(found, run.stdout)
+        self.assertGreater(float(found[1]), 0)
+        file = self.table.parent / "memory.yaml"
+        file.write_text(run.stdout)
+        shown = tutti("explain", "all_reduce", "--ranks", 2, "--size", 8, "--set", f"hardware.file={file}")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+
     def test_an_empty_table_is_a_failure(self):
         run = tutti("tune", "--repeat", 1, "--collectives", "all_reduce", "--max", 8, "--ranks", 2, "--set",
                     "protocol=ll128", "--out", self.table.parent / "none.yaml")
         self.assertEqual(run.returncode, 1)
         self.assertIn("nothing was measured, so the table is empty", run.stderr)
 
-    def test_figures_need_hosts_and_one_network(self):
-        run = tutti("tune", "--figures", "--ranks", 2)
+    def test_figures_need_ranks_and_one_network(self):
+        run = tutti("tune", "--figures", "--ranks", 1)
         self.assertEqual(run.returncode, 1)
-        self.assertIn("all ranks are on one; start ranks on two hosts or more", run.stderr)
+        self.assertIn("but this job has neither; start more ranks", run.stderr)
         run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--set", "network=[socket, nccl]")
         self.assertEqual(run.returncode, 1)
         self.assertIn("--figures measures one network, and the configuration names 2", run.stderr)

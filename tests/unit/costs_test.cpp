@@ -2,10 +2,12 @@
 // The costs that algorithms report to tuners, counted by hand: on one node, on several, and on nodes of unequal size.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 
 #include "program/channels.h"
 #include "program/cost.h"
+#include "program/passes/split_messages.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
 
@@ -112,6 +114,7 @@ TEST_F(CostsTest, OfHierarchies) {
   constexpr uint32_t kExchange = 0;
   constexpr uint32_t kDoubling = 1;
   constexpr uint32_t kRing = 2;
+  constexpr uint32_t kBruck = 3;
   const Algorithm hier("hier");
   // A part is a third of the data. It crosses to two neighbours twice, and to the other machine once.
   expect(hier, two_nodes_, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {4.0 / 3, 1.0 / 3}});
@@ -121,23 +124,29 @@ TEST_F(CostsTest, OfHierarchies) {
   expect(hier, two_nodes_, TUTTI_REDUCE_SCATTER, kExchange, {{1, 1}, {4.0 / 6, 1.0 / 6}});
   const NodeOfRank four_nodes = {0, 0, 1, 1, 2, 2, 3, 3};
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {1, 1.5}});
-  expect(hier, four_nodes, TUTTI_ALL_GATHER, kExchange, {{1, 1}, {4.0 / 8, 3.0 / 8}});
+  expect(hier, four_nodes, TUTTI_ALL_GATHER, kExchange, {{3, 1}, {4.0 / 8, 3.0 / 8}});
   // Each rank has half of the blocks of its machine cross, in one message to each counterpart.
   expect(hier, two_nodes_, TUTTI_ALL_TO_ALL, kExchange, {{1, 1}, {4.0 / 6, 0.5}});
   expect(hier, four_nodes, TUTTI_ALL_TO_ALL, kExchange, {{1, 1}, {0.5, 0.75}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kDoubling, {{2, 2}, {1, 1}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kRing, {{2, 6}, {1, 0.75}});
   expect(hier, alone_, TUTTI_ALL_REDUCE, kDoubling, {{0, 2}, {0, 2}});
+  // The third machine sends its sum to the first, while the second sends to the first, and gets the result.
+  const NodeOfRank three_nodes = {0, 0, 1, 1, 2, 2};
+  expect(hier, three_nodes, TUTTI_ALL_REDUCE, kDoubling, {{2, 2}, {1, 1}});
+  expect(hier, three_nodes, TUTTI_ALL_GATHER, kBruck, {{1, 2}, {3.0 / 6, 2.0 / 6}});
+  expect(hier, three_nodes, TUTTI_REDUCE_SCATTER, kBruck, {{1, 2}, {3.0 / 6, 2.0 / 6}});
+  expect(hier, four_nodes, TUTTI_ALL_GATHER, kBruck, {{1, 2}, {4.0 / 8, 3.0 / 8}});
   const tutti_algorithm_cost exchange = Connected(hier, four_nodes).cost(TUTTI_ALL_REDUCE, kExchange);
   EXPECT_EQ(exchange.messages[TUTTI_LINK_P2P], 2u);
   EXPECT_EQ(exchange.messages[TUTTI_LINK_NETWORK], 3u);
   EXPECT_EQ(exchange.fan, 3u);
   EXPECT_DOUBLE_EQ(exchange.memory, 2 + 0.5 * (2 + 3));
   const tutti_algorithm_cost all_to_all = Connected(hier, four_nodes).cost(TUTTI_ALL_TO_ALL, kExchange);
-  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_P2P], 2u);
-  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_NETWORK], 3u);
+  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_P2P], 4u) << "one for each block";
+  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_NETWORK], 6u);
   EXPECT_DOUBLE_EQ(all_to_all.memory, 2 + 0.5 + 3 * 0.75);
-  // Blocks for the other machines have no common stride: a message to the neighbour for each machine.
+  // Blocks for the other machines have no common stride.
   const tutti_algorithm_cost scattered = Connected(hier, {0, 1, 2, 3, 0, 1, 2, 3}).cost(TUTTI_ALL_TO_ALL, kExchange);
   EXPECT_EQ(scattered.messages[TUTTI_LINK_P2P], 4u);
   EXPECT_DOUBLE_EQ(scattered.wire[TUTTI_LINK_P2P], 0.5);
@@ -158,6 +167,64 @@ TEST_F(CostsTest, OfMessagesAndMemory) {
   EXPECT_DOUBLE_EQ(Connected(Algorithm("tree"), one_node_).cost(TUTTI_ALL_REDUCE, 0).memory, 4);
 }
 
+/// The most peers of a step, and the most messages that a rank sends or receives on each kind of link.
+struct Counts {
+  uint32_t fan = 0;
+  std::array<uint32_t, 2> messages{};
+};
+
+Counts counts_of(const std::vector<program::Plan>& plans, const NodeOfRank& nodes) {
+  Counts counts;
+  for (const program::Plan& plan : plans) {
+    std::array<uint32_t, 2> sent{};
+    std::array<uint32_t, 2> received{};
+    const auto link_to = [&](const tutti_plan_peer& peer) { return nodes[peer.rank] == nodes[plan.rank] ? 0 : 1; };
+    for (const tutti_plan_step& step : plan.steps) {
+      counts.fan = std::max<uint32_t>({counts.fan, step.recv_count, step.send_count});
+      for (const tutti_plan_peer& peer : plan.send(step)) ++sent[static_cast<size_t>(link_to(peer))];
+      for (const tutti_plan_peer& peer : plan.recv(step)) ++received[static_cast<size_t>(link_to(peer))];
+    }
+    for (const size_t link : {0, 1})
+      counts.messages[link] = std::max({counts.messages[link], sent[link], received[link]});
+  }
+  return counts;
+}
+
+/// The plans with a message for each chunk.
+std::vector<program::Plan> as_kernels_send(const std::vector<program::Plan>& plans) {
+  std::vector<program::Plan> split;
+  for (const program::Plan& plan : plans) split.push_back(required(program::split_messages(plan)));
+  return split;
+}
+
+/// Fans, hops and messages of hierarchies are those of the plans.
+TEST_F(CostsTest, OfHierarchiesAreThoseOfPlans) {
+  const Algorithm hier("hier");
+  for (const uint32_t machines : {2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 20, 22}) {
+    for (const uint32_t positions : {1, 2, 3}) {
+      NodeOfRank nodes;
+      for (uint32_t rank = 0; rank < machines * positions; ++rank) nodes.push_back(rank / positions);
+      Connected connected(hier, nodes);
+      for (uint32_t variant = 0; variant < hier.variants().size(); ++variant) {
+        for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
+          const auto plans = connected.plans(collective, variant);
+          if (!plans.ok()) continue;  // declined
+          SCOPED_TRACE(std::to_string(machines) + " machines of " + std::to_string(positions) + ", variant " +
+                       std::to_string(variant) + ", collective " + std::to_string(collective));
+          const tutti_algorithm_cost stated = connected.cost(collective, variant);
+          const auto counted = required(program::cost_of(*plans, topology_of(nodes)));
+          EXPECT_EQ(stated.fan, std::max(counts_of(*plans, nodes).fan, 1u));
+          EXPECT_EQ(stated.hops[TUTTI_LINK_P2P], counted.hops[TUTTI_LINK_P2P]);
+          EXPECT_EQ(stated.hops[TUTTI_LINK_NETWORK], counted.hops[TUTTI_LINK_NETWORK]);
+          const Counts of_kernels = counts_of(as_kernels_send(*plans), nodes);
+          EXPECT_EQ(stated.messages[TUTTI_LINK_P2P], of_kernels.messages[0]);
+          EXPECT_EQ(stated.messages[TUTTI_LINK_NETWORK], of_kernels.messages[1]);
+        }
+      }
+    }
+  }
+}
+
 /// The sums of costs equal the counts of the plans, where the largest machine and every root are equally busy.
 TEST_F(CostsTest, OfMachinesAreTheCountsOfPlans) {
   const struct {
@@ -168,15 +235,15 @@ TEST_F(CostsTest, OfMachinesAreTheCountsOfPlans) {
                {"direct", TUTTI_ALL_REDUCE, 1},   {"direct", TUTTI_BROADCAST, 0}, {"direct", TUTTI_ALL_TO_ALL, 2},
                {"tree", TUTTI_ALL_REDUCE, 0},     {"tree", TUTTI_ALL_REDUCE, 1},  {"tree", TUTTI_BROADCAST, 0},
                {"hier", TUTTI_ALL_REDUCE, 0},     {"hier", TUTTI_ALL_GATHER, 0},  {"hier", TUTTI_BROADCAST, 0},
-               {"hier", TUTTI_REDUCE_SCATTER, 0}, {"hier", TUTTI_ALL_TO_ALL, 0}};
+               {"hier", TUTTI_REDUCE_SCATTER, 0}, {"hier", TUTTI_ALL_TO_ALL, 0},  {"hier", TUTTI_REDUCE, 0}};
   for (const auto& one : cases) {
     SCOPED_TRACE(std::string(one.algorithm) + ", collective " + std::to_string(one.collective) + ", variant " +
                  std::to_string(one.variant));
     const Algorithm algorithm(one.algorithm);
     Connected connected(algorithm, two_nodes_);
     const tutti_algorithm_cost stated = connected.cost(one.collective, one.variant);
-    const auto counted =
-        required(program::cost_of(required(connected.plans(one.collective, one.variant)), topology_of(two_nodes_)));
+    const std::vector<program::Plan> plans = as_kernels_send(required(connected.plans(one.collective, one.variant)));
+    const auto counted = required(program::cost_of(plans, topology_of(two_nodes_)));
     for (const uint32_t link : {TUTTI_LINK_P2P, TUTTI_LINK_NETWORK}) {
       const double congestion = std::string(one.algorithm) == "direct" && one.variant != 2 ? 1.06 : 1.0;
       const uint32_t all_ranks = 2 * 3 * std::max(stated.messages[link], stated.hops[link]);

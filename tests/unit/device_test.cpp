@@ -197,8 +197,8 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   ASSERT_TRUE(pair.arrived(LLPair::kElements));
   pair.release();
   constexpr uint64_t kRound = uint64_t{1} << 32;
-  pair.jump_to(kRound);
-  for (uint32_t slot = 0; slot <= pair.slots(); ++slot) {
+  pair.jump_to(kRound - 1 - pair.slots());
+  for (uint32_t step = 0; step < 2 * pair.slots() + 2; ++step) {
     pair.send(1);
     EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "rewritten flags must not look like a longer message";
     ASSERT_TRUE(pair.arrived(1));
@@ -208,6 +208,22 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "nothing was sent";
   pair.send(LLPair::kElements);
   EXPECT_TRUE(pair.arrived(LLPair::kElements));
+}
+
+TEST(Device, LLTakesNoMemoryThatWasNeverWrittenForTheFlagZero) {
+  LLPair pair;
+  pair.jump_to((uint64_t{1} << 32) - 1 - pair.slots());
+  for (uint32_t step = 0; step < pair.slots(); ++step) {
+    pair.send(1);
+    ASSERT_TRUE(pair.arrived(1));
+    pair.release();
+  }
+  // The flag of this step is 0, as in new memory.
+  EXPECT_FALSE(pair.arrived(LLPair::kElements));
+  EXPECT_FALSE(pair.arrived(1));
+  pair.send(1);
+  EXPECT_FALSE(pair.arrived(LLPair::kElements));
+  EXPECT_TRUE(pair.arrived(1));
 }
 
 /// Three ranks and a work, for steps that a test makes by hand.

@@ -356,6 +356,16 @@ TEST(DryRun, RefusesDevicesThatAJobRefuses) {
   EXPECT_NE(no_gpu.text().find("device is set to 'cuda' (application), but "), std::string::npos) << no_gpu.text();
 }
 
+TEST(DryRun, RefusesSlotsInMemoryOfGpusBesideFailOver) {
+  const Job job{"cuda", 2, {{"net.direct", "on"}, {"net.failover", "true"}}};
+  const std::string_view why = "net.direct is on (application), but with net.failover (application) networks move";
+  EXPECT_THAT(dry_run(job).status().text(), testing::HasSubstr(why));
+  create_job(job, kFile, [&](int, const Status& created, const FakeDevice&) {
+    EXPECT_EQ(created.code(), Code::kConfig);
+    EXPECT_THAT(created.text(), testing::HasSubstr(why));
+  });
+}
+
 /// The machine has four processors. Each message of an exchange waits for the turn of its receiver.
 TEST(DryRun, KnowsTheTurnsOfRanksThatShareProcessors) {
   const auto time_of = [&](uint32_t ranks, const std::string& memory) {

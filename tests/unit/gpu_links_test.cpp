@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <set>
 #include <thread>
+#include <tuple>
 
 #include "progress/bell.h"
+#include "transport/message_hash.h"
 #include "unit/bootstrap_group.h"
 #include "unit/fake_network.h"
 #include "unit/required.h"
@@ -72,12 +76,12 @@ class GpuLinksTest : public testing::Test {
   }
   tutti_cuda_launch describe(uint32_t rank, uint32_t protocol, Traffic traffic) {
     tutti_cuda_launch launch{};
-    links_[rank]->describe(protocol, traffic, sequences_.data(), launch);
+    links_[rank]->describe(protocol, 0, traffic, sequences_.data(), launch);
     return launch;
   }
   std::vector<tutti_cuda_link> links(uint32_t rank, uint32_t protocol, Traffic traffic) {
     tutti_cuda_launch launch{};
-    return links_[rank]->describe(protocol, traffic, sequences_.data(), launch);
+    return links_[rank]->describe(protocol, 0, traffic, sequences_.data(), launch);
   }
 
   std::chrono::nanoseconds timeout_ = std::chrono::seconds(60);
@@ -119,7 +123,7 @@ TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
 }
 
 TEST_F(GpuLinksTest, LanesHaveSequencesOfTheirOwn) {
-  const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], nullptr, false, timeout_};
+  const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], {}, {}, 1, timeout_};
   EXPECT_EQ(GpuLinks::sequence_count(options), 2 * (12 + 3 * 2 * kRanks));
   EXPECT_EQ(describe(0, 0, kMessages).sequences, describe(0, 0, kCollective).sequences + 12);
   EXPECT_EQ(describe(0, 2, kCollective).sequences, describe(0, 0, kMessages).sequences + 3 * 2 * kRanks);
@@ -213,28 +217,25 @@ TEST_F(ImpatientGpuLinksTest, TheWaitHasADeadline) {
   EXPECT_EQ(*links_[0]->reach({0, kCollective, 1, 2}), *offered);
 }
 
-/// Two ranks on two hosts, which a network with three devices joins.
+/// Two ranks on two hosts, which networks with three devices each join.
 class RelayedGpuLinksTest : public testing::Test {
  protected:
   static constexpr uint32_t kCtas = 5;
 
-  RelayedGpuLinksTest() {
-    fake_.set_devices(3);
-    std::vector<std::vector<Net::Endpoint>> endpoints;
+  /// `path`: the network of the path between the ranks.
+  explicit RelayedGpuLinksTest(uint32_t networks = 1, Paths::value_type path = std::nullopt, bool check_data = false) {
+    std::array<std::vector<std::vector<Net::Endpoint>>, 2> endpoints;  // by network, then by rank
     for (uint32_t rank = 0; rank < nets_.size(); ++rank) {
       progress::init_bell(bells_[rank]);
-      Net::Options options;
-      options.ops = test::FakeNetwork::ops();
-      options.plugin = &fake_;
-      options.name = "fake";
-      options.rank = rank;
-      options.keys = {kCtas, {protocol().layout, with_flags().layout}};
-      options.bell = &bells_[rank];
-      options.last_failure = [this] { return fake_.take_failure(); };
-      nets_[rank] = test::required(Net::create(std::move(options)));
-      endpoints.push_back(nets_[rank]->endpoints());
+      const std::shared_ptr<progress::Engine> engine = test::required(progress::Engine::create({nullptr, 1}));
+      for (uint32_t network = 0; network < networks; ++network) {
+        nets_[rank].push_back(make_net(network, options(rank, networks, check_data, engine)));
+        endpoints[network].push_back(nets_[rank].back()->endpoints());
+      }
     }
-    for (auto& net : nets_) net->set_peers(endpoints);
+    for (auto& of_rank : nets_) {
+      for (uint32_t network = 0; network < networks; ++network) of_rank[network]->set_peers(endpoints[network]);
+    }
     group_ = bootstrap::make_group(2);
     bootstrap::in_ranks(2, [&](int rank) {
       const auto self = static_cast<size_t>(rank);
@@ -244,7 +245,9 @@ class RelayedGpuLinksTest : public testing::Test {
       options.protocols = {protocol(), with_flags()};
       options.heaps.assign(2, GpuLinks::kRelayed);
       options.heaps[self] = 0;
-      options.net = nets_[self].get();
+      for (const auto& net : nets_[self]) options.networks.push_back({net.get()});
+      options.paths.assign(2, path);
+      options.call_networks = networks;
       options.timeout = std::chrono::seconds(60);
       GpuLinks::Heaps heaps;
       for (int kind = 0; kind < 3; ++kind) heaps.push_back(std::make_shared<PlainHeap>(opened_));
@@ -253,7 +256,27 @@ class RelayedGpuLinksTest : public testing::Test {
   }
   /// Both engines end first: a relay that still connects would reach for the listener of the peer.
   ~RelayedGpuLinksTest() override {
-    for (auto& net : nets_) net->engine().stop();
+    for (auto& of_rank : nets_) {
+      for (auto& net : of_rank) net->close();
+    }
+  }
+  Net::Options options(uint32_t rank, uint32_t networks, bool check_data, std::shared_ptr<progress::Engine> engine) {
+    Net::Options options;
+    options.ops = test::FakeNetwork::ops();
+    options.name = "fake";
+    options.rank = rank;
+    options.keys = {kCtas * networks, {protocol().layout, with_flags().layout}};
+    options.bell = &bells_[rank];
+    options.check_data = check_data;
+    options.engine = std::move(engine);
+    return options;
+  }
+  std::unique_ptr<Net> make_net(uint32_t network, Net::Options options) {
+    test::FakeNetwork& fake = fakes_[network];
+    fake.set_devices(3);
+    options.plugin = &fake;
+    options.last_failure = [&fake] { return fake.take_failure(); };
+    return test::required(Net::create(std::move(options)));
   }
   static GpuLinks::Protocol protocol() {
     GpuLinks::Protocol protocol;
@@ -269,14 +292,15 @@ class RelayedGpuLinksTest : public testing::Test {
     protocol.has_flags = true;
     return protocol;
   }
-  /// Connections by the devices of rank 0, then by the devices of rank 1, once all CTAs have one.
-  std::vector<std::vector<int>> connections(uint32_t count) {
-    std::vector<std::vector<int>> made;
+  using Connections = std::vector<std::vector<int>>;
+  /// Connections of a network by the devices of rank 0, then by the devices of rank 1, once there are so many.
+  Connections connections(uint32_t count, uint32_t network = 0) {
+    Connections made;
     const auto all = [&] {
       int sum = 0;
       made.assign(3, std::vector<int>(3));
       for (uint32_t from = 0; from < 3; ++from) {
-        for (uint32_t to = 0; to < 3; ++to) sum += made[from][to] = fake_.connections(from, to);
+        for (uint32_t to = 0; to < 3; ++to) sum += made[from][to] = fakes_[network].connections(from, to);
       }
       return sum == static_cast<int>(count);
     };
@@ -284,47 +308,147 @@ class RelayedGpuLinksTest : public testing::Test {
     while (!all() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return made;
   }
+  /// Puts two words of message 0 into a slot of a CTA of rank 0, with flags, for calls over a network. Returns the
+  /// words that arrive in the slot of the same CTA of rank 1.
+  std::array<uint32_t, 2> exchange(uint32_t cta, std::array<uint32_t, 2> words, uint32_t network = 0) {
+    uint8_t* const to = test::required(links_[0]->reach({1, kCollective, kCtas, 1, {}, network}));
+    const uint8_t* const from = test::required(links_[1]->offer({1, kCollective, kCtas, 0, {}, network}));
+    const uint64_t slots = cta * with_flags().layout.slot_count * with_flags().layout.slot_stride;
+    constexpr uint64_t kFlag = uint64_t{1} << 32;  // of message 0
+    const auto word = [](const uint8_t* slot, uint32_t index) {
+      return std::atomic_ref(reinterpret_cast<uint64_t*>(const_cast<uint8_t*>(slot))[index]);
+    };
+    word(to + slots, 0).store(kFlag | words[0]);
+    word(to + slots, 1).store(kFlag | words[1]);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (word(from + slots, 1).load() != (kFlag | words[1]) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return {static_cast<uint32_t>(word(from + slots, 0).load()), static_cast<uint32_t>(word(from + slots, 1).load())};
+  }
+
+  /// Sends a word as message 0 of a CTA of rank 0, with signals, in a call over a network. Returns the word that
+  /// arrives at the same CTA of rank 1.
+  uint64_t send(uint32_t cta, uint64_t word, uint32_t network) {
+    uint8_t* const to = test::required(links_[0]->reach({0, kCollective, kCtas, 1, {}, network}));
+    const uint8_t* const from = test::required(links_[1]->offer({0, kCollective, kCtas, 0, {}, network}));
+    tutti_cuda_launch launch{};
+    const tutti_cuda_link out = links_[0]->describe(0, network, kCollective, nullptr, launch)[1];
+    const tutti_cuda_link in = links_[1]->describe(0, network, kCollective, nullptr, launch)[0];
+    const tutti_slot_layout layout = protocol().layout;
+    const uint64_t slots = cta * layout.slot_count * layout.slot_stride;
+    std::memcpy(to + slots, &word, sizeof word);
+    std::atomic_ref(out.lengths[cta * layout.slot_count]).store(sizeof word << 32);
+    std::atomic_ref(out.at[cta].tail).store(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::atomic_ref(in.of[cta].tail).load() != 1 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    std::memcpy(&word, from + slots, sizeof word);
+    return word;
+  }
 
   std::atomic<int> opened_{0};
-  test::FakeNetwork fake_;
+  std::array<test::FakeNetwork, 2> fakes_;
   std::array<tutti_bell, 2> bells_{};
   bootstrap::Group group_;
   std::array<std::unique_ptr<GpuLinks>, 2> links_;
-  std::array<std::unique_ptr<Net>, 2> nets_;  // their engines end before the memory of the links
+  std::array<std::vector<std::unique_ptr<Net>>, 2> nets_;  // by rank; their engines end before the memory of the links
 };
+
+using Words = std::array<uint32_t, 2>;
+const std::array<Ports, 3> kPorts = {Ports{0, 2}, Ports{1, 1}, Ports{2, 1}};
 
 TEST_F(RelayedGpuLinksTest, EachCtaUsesThePortsOfItsChannel) {
   EXPECT_TRUE(links_[0]->relayed(1));
-  const std::array<Ports, 3> ports = {Ports{0, 2}, Ports{1, 1}, Ports{2, 1}};
   // A call of few CTAs makes the connections of all CTAs.
-  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, ports}).ok());
-  EXPECT_EQ(connections(kCtas), (std::vector<std::vector<int>>{{0, 0, 2}, {0, 2, 0}, {0, 1, 0}}));
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, kPorts}).ok());
+  EXPECT_EQ(connections(kCtas), (Connections{{0, 0, 2}, {0, 2, 0}, {0, 1, 0}}));
 }
 
 /// A store of a line is the only thing that a GPU does.
 TEST_F(RelayedGpuLinksTest, FlagsInTheDataAreSeen) {
-  constexpr uint32_t kCta = 3;
-  const GpuKey key{1, kCollective, kCtas, 1};
-  uint8_t* const to = test::required(links_[0]->reach(key));
-  const uint8_t* const from = test::required(links_[1]->offer({1, kCollective, kCtas, 0}));
-  const uint64_t slots = kCta * with_flags().layout.slot_count * with_flags().layout.slot_stride;
-  constexpr uint64_t kFlag = uint64_t{1} << 32;  // of message 0
-  const auto word = [](const uint8_t* slot, uint32_t index) {
-    return std::atomic_ref(reinterpret_cast<uint64_t*>(const_cast<uint8_t*>(slot))[index]);
-  };
-  word(to + slots, 0).store(kFlag | 7);
-  word(to + slots, 1).store(kFlag | 8);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (word(from + slots, 1).load() != (kFlag | 8) && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(word(from + slots, 0).load(), kFlag | 7);
-  EXPECT_EQ(word(from + slots, 1).load(), kFlag | 8);
+  EXPECT_EQ(exchange(3, {7, 8}), (Words{7, 8}));
 }
 
 TEST_F(RelayedGpuLinksTest, WithoutPortsTheFirstDevicesAreUsed) {
   ASSERT_TRUE(links_[0]->offer({0, kMessages, 1, 1}).ok());
-  EXPECT_EQ(connections(2), (std::vector<std::vector<int>>{{2, 0, 0}, {0, 0, 0}, {0, 0, 0}}));
+  EXPECT_EQ(connections(2), (Connections{{2, 0, 0}, {0, 0, 0}, {0, 0, 0}}));
+}
+
+class TwoNetworksGpuLinksTest : public RelayedGpuLinksTest {
+ protected:
+  explicit TwoNetworksGpuLinksTest(Paths::value_type path = std::nullopt) : RelayedGpuLinksTest(2, path) {}
+};
+
+TEST_F(TwoNetworksGpuLinksTest, ACallUsesItsNetwork) {
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, {}, 1}).ok());
+  EXPECT_EQ(connections(kCtas, 1)[0][0], static_cast<int>(kCtas));
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, kPorts, 0}).ok());
+  EXPECT_EQ(connections(kCtas, 0), (Connections{{0, 0, 2}, {0, 2, 0}, {0, 1, 0}}));
+  EXPECT_EQ(connections(kCtas, 1)[0][0], static_cast<int>(kCtas)) << "no connection was added";
+}
+
+TEST_F(TwoNetworksGpuLinksTest, TheCallsOfEachNetworkHaveAnOrderOfTheirOwn) {
+  std::set<const void*> mailboxes, lengths, sequences, slots;
+  for (const uint32_t network : {0u, 1u}) {
+    for (const uint32_t protocol : {0u, 1u}) {
+      for (const Traffic traffic : {kCollective, kMessages}) {
+        tutti_cuda_sequence* const none = nullptr;
+        tutti_cuda_launch launch{};
+        const tutti_cuda_link link = links_[0]->describe(protocol, network, traffic, none, launch)[1];
+        mailboxes.insert({link.of, link.at});
+        lengths.insert(link.lengths);
+        sequences.insert(launch.sequences);
+        const GpuKey key{protocol, traffic, 1, 1, {}, network};
+        slots.insert({test::required(links_[0]->offer(key)), test::required(links_[0]->reach(key))});
+      }
+    }
+  }
+  EXPECT_EQ(mailboxes.size(), 16u);
+  EXPECT_EQ(lengths.size(), 8u);
+  EXPECT_EQ(sequences.size(), 8u);
+  EXPECT_EQ(slots.size(), 16u);
+}
+
+/// The ranks share a rack whose network is the second.
+class GpuLinksInARackTest : public TwoNetworksGpuLinksTest {
+ protected:
+  GpuLinksInARackTest() : TwoNetworksGpuLinksTest(1) {}
+};
+
+TEST_F(GpuLinksInARackTest, ThePathDecides) {
+  // The ports of the channel belong to the first network.
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, kPorts, 0}).ok());
+  EXPECT_EQ(connections(kCtas, 1)[0][0], static_cast<int>(kCtas));
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, kPorts, 1}).ok());
+  EXPECT_EQ(connections(2 * kCtas, 1), (Connections{{static_cast<int>(kCtas), 0, 2}, {0, 2, 0}, {0, 1, 0}}));
+  EXPECT_EQ(connections(0, 0), (Connections(3, {0, 0, 0})));
+}
+
+/// With a network of the path, or without. With check.data, or without: data then goes through slots of the networks.
+class MessagesOfTwoNetworksTest : public testing::WithParamInterface<std::tuple<Paths::value_type, bool>>,
+                                  public RelayedGpuLinksTest {
+ protected:
+  MessagesOfTwoNetworksTest() : RelayedGpuLinksTest(2, std::get<0>(GetParam()), std::get<1>(GetParam())) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(All, MessagesOfTwoNetworksTest,
+                         testing::Combine(testing::Values(Paths::value_type(), Paths::value_type(1)),
+                                          testing::Values(false, can_hash_messages())));
+
+/// Rank 0 has made the connections of all calls before rank 1 makes the first.
+TEST_P(MessagesOfTwoNetworksTest, Arrive) {
+  for (const uint32_t rank : {0u, 1u}) {
+    for (const uint32_t protocol : {0u, 1u}) {
+      ASSERT_TRUE(links_[rank]->offer({protocol, kCollective, kCtas, 1 - rank, {}, rank}).ok());
+      ASSERT_TRUE(links_[rank]->offer({protocol, kCollective, kCtas, 1 - rank, {}, 1 - rank}).ok());
+    }
+  }
+  EXPECT_EQ(exchange(3, {7, 8}, 0), (Words{7, 8}));
+  EXPECT_EQ(exchange(3, {9, 10}, 1), (Words{9, 10}));
+  EXPECT_EQ(send(3, 11, 0), 11u);
+  EXPECT_EQ(send(3, 12, 1), 12u);
 }
 
 }  // namespace

@@ -93,6 +93,8 @@ TEST(LauncherPlace, ContradictionsAreErrors) {
   expect_error({{"RANK", "-1"}, {"WORLD_SIZE", "8"}}, "RANK=-1 is no number of 0 or more");
   expect_error({{"RANK", "1x"}, {"WORLD_SIZE", "8"}}, "RANK=1x is no number");
   expect_error({{"RANK", ""}, {"WORLD_SIZE", "8"}}, "RANK= is no number");
+  expect_error({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "4"}},
+               "LOCAL_RANK=4 is no rank on a host of WORLD_SIZE=4; torchrun sets both");
   expect_error({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "RANK=0 is no rank of WORLD_SIZE=0");
   expect_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "a"}}, "LOCAL_RANK=a is no number");
   expect_error({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, "WORLD_SIZE=99999999999 is no number");

@@ -389,6 +389,8 @@ TEST(Handshake, AClosedPortIsTold) {
   while (code == TUTTI_AGAIN && Clock::now() < end)
     code = net.ops().connect(net.context(), 0, &handle, &state, &connection);
   EXPECT_EQ(code, TUTTI_REMOTE);
+  EXPECT_THAT(plugin::take_failure_text(),
+              HasSubstr("refuses connections; the process there may have ended. Each host has a loopback of its own"));
 }
 
 /// A network that cannot be reached, not a port that is closed: the route may come back within the limit.

@@ -5,147 +5,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <thread>
 
-#include "progress/bell.h"
 #include "transport/net_tasks.h"
 #include "unit/descriptor_room.h"
-#include "unit/fake_network.h"
-#include "unit/required.h"
+#include "unit/net_pair.h"
 
 namespace tutti::transport {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
-using namespace std::chrono_literals;
-
-constexpr uint64_t kStride = 256;
-constexpr uint32_t kSlots = 4;
-constexpr auto kGrace = 300ms;
-constexpr uint64_t kCommunicator = 0x1234;
-
-/// One rank with its network, and the failure that it was told.
-class Rank {
- public:
-  Rank(test::FakeNetwork& fake, uint32_t rank, bool checks_plugin, bool checks_data,
-       std::vector<std::string> hosts = {"alpha", "beta"})
-      : rank_(rank) {
-    progress::init_bell(bell_);
-    Net::Options options;
-    options.check_plugins = checks_plugin;
-    options.check_data = checks_data;
-    options.ops = test::FakeNetwork::ops();
-    options.plugin = &fake;
-    options.name = "fake";
-    options.communicator = kCommunicator;
-    options.rank = rank;
-    tutti_slot_layout layout{};
-    layout.slot_count = kSlots;
-    layout.slot_bytes = layout.slot_stride = kStride;
-    options.keys = {1, {layout}};
-    options.bell = &bell_;
-    options.on_failure = [this](const Status& failure) {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-      changed_.notify_all();
-    };
-    options.standing = [this](uint32_t /*rank*/) { return Net::Standing{left, unheard, awaited}; };
-    options.hosts = std::move(hosts);
-    options.break_grace = kGrace;
-    options.last_failure = [&fake] { return fake.take_failure(); };
-    net = test::required(Net::create(std::move(options)));
-  }
-
-  tutti_connection& sender() { return *net->sender(key()); }
-  tutti_connection& receiver() { return *net->receiver(key()); }
-  /// The executor's part of a send.
-  void send(const std::vector<uint8_t>& data) {
-    tutti_connection& to = sender();
-    ASSERT_LT(to.step - std::atomic_ref(*to.head).load(), kSlots);
-    std::memcpy(to.slots + to.step % kSlots * to.slot_stride, data.data(), data.size());
-    to.sizes[to.step % kSlots] = data.size();
-    std::atomic_ref(*to.tail).store(++to.step, std::memory_order_seq_cst);
-    progress::ring(*to.peer_bell);
-  }
-  /// And to receive; the bytes that a slot holds are not told, so `bytes` says how many to take.
-  std::vector<uint8_t> receive(size_t bytes) {
-    tutti_connection& from = receiver();
-    if (!arrives(10s)) return {};
-    const uint8_t* const slot = from.slots + from.step % kSlots * from.slot_stride;
-    std::vector<uint8_t> data(slot, slot + bytes);
-    std::atomic_ref(*from.head).store(++from.step, std::memory_order_seq_cst);
-    progress::ring(*from.peer_bell);
-    return data;
-  }
-  /// Sleeps on the bell as executors do.
-  bool arrives(std::chrono::nanoseconds limit) {
-    tutti_connection& from = receiver();
-    const auto arrived = [&] { return std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) > from.step; };
-    const auto end = Clock::now() + limit;
-    while (!arrived() && Clock::now() < end) {
-      progress::Sleeper announced(bell_);
-      if (arrived()) break;
-      announced.sleep(std::chrono::duration_cast<std::chrono::milliseconds>(limit));
-    }
-    return arrived();
-  }
-  Status failure_within(std::chrono::nanoseconds limit) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return !failure_.ok(); });
-    return failure_;
-  }
-
-  std::atomic<bool> left = false, unheard = false, awaited = false;  // state of the peer
-  std::unique_ptr<Net> net;
-
- private:
-  Key key() const { return {1 - rank_, Traffic::kCollective, 0, 0, 0, 0}; }
-
-  uint32_t rank_;
-  tutti_bell bell_{};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Status failure_;
-};
-
-class NetTest : public testing::Test {
- protected:
-  explicit NetTest(uint32_t max_connections = 0, bool checks_plugin = true, bool checks_data = false) {
-    fake_.limit_connections(max_connections);
-    a_ = std::make_unique<Rank>(fake_, 0, checks_plugin, checks_data);
-    b_ = std::make_unique<Rank>(fake_, 1, checks_plugin, checks_data);
-    const std::vector<std::vector<Net::Endpoint>> endpoints = {a_->net->endpoints(), b_->net->endpoints()};
-    a_->net->set_peers(endpoints);
-    b_->net->set_peers(endpoints);
-  }
-  ~NetTest() override {
-    a_->net.reset();
-    b_->net.reset();
-  }
-  void exchange_one() {
-    a_->send({1, 2, 3});
-    ASSERT_EQ(b_->receive(3), (std::vector<uint8_t>{1, 2, 3}));
-  }
-  /// Rank 1 drops all connections that have come, after so many receives have failed.
-  void expect_drops(int failed) {
-    const auto end = Clock::now() + 10s;
-    const auto waits = [&] { return fake_.failed_receives() < failed || fake_.open_receivers() > 0; };
-    while (waits() && Clock::now() < end) b_->net->engine().assist();
-    EXPECT_EQ(fake_.open_receivers(), 0);
-  }
-
-  test::FakeNetwork fake_;
-  std::unique_ptr<Rank> a_, b_;
-};
 
 /// The kernel lets a thread sleep that opens a descriptor for which the table has no room, also in connect (NET-9).
 TEST_F(NetTest, DescriptorsHaveRoomBeforeConnects) {
@@ -263,8 +137,8 @@ TEST_F(NetTest, GuestsAreBounded) {
 
 TEST_F(NetTest, ABreakFailsBothIdleEndsAndNamesThem) {
   exchange_one();
-  fake_.break_all(TUTTI_REMOTE, "10.0.0.1:4000 to 10.0.0.2:4001: no sign");
   const auto begin = Clock::now();
+  fake_.break_all(TUTTI_REMOTE, "10.0.0.1:4000 to 10.0.0.2:4001: no sign");
   const Status failure = b_->failure_within(10s);
   EXPECT_EQ(failure.code(), Code::kRemote);
   EXPECT_GE(Clock::now() - begin, kGrace) << "the hub gets no time to tell more";
@@ -311,90 +185,6 @@ TEST_F(NetTest, DataForARankThatLeftKeepsNobody) {
   a_->send({1});
   EXPECT_TRUE(a_->net->engine().flush(Clock::now() + 10s, [] { return false; }));
   EXPECT_TRUE(a_->failure_within(0s).ok());
-}
-
-/// A rank that leaves says so on its connections. The news of the hub may come later, or never.
-class Farewell : public NetTest {
- protected:
-  explicit Farewell(bool checks_data = false) : NetTest(0, true, checks_data) {}
-  static bool leave(Rank& rank) {
-    rank.net->leave();
-    return rank.net->engine().flush(Clock::now() + 10s, [] { return false; });
-  }
-  /// Whether rank 1 has heard that rank 0 leaves.
-  bool is_heard() const {
-    const auto end = Clock::now() + 10s;
-    while (b_->net->describe(0).find("the sender has left") == std::string::npos) {
-      if (Clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-};
-
-TEST_F(Farewell, MakesABreakNoFailure) {
-  exchange_one();
-  EXPECT_TRUE(leave(*a_) && is_heard());
-  fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(b_->failure_within(3 * kGrace).ok()) << b_->failure_within(0s).text();
-}
-
-TEST_F(Farewell, OfARankThatACallAwaitsIsAFailure) {
-  exchange_one();
-  b_->awaited = true;
-  const auto begin = Clock::now();
-  EXPECT_TRUE(leave(*a_));
-  const Status failure = b_->failure_within(10s);
-  EXPECT_EQ(failure.code(), Code::kRemote);
-  EXPECT_GE(Clock::now() - begin, kGrace) << "the hub gets no time to tell more";
-  EXPECT_THAT(failure.text(), HasSubstr("network 'fake' waits for data from rank 0 (host alpha, fake0) to rank 1 (host "
-                                        "beta, fake0), but the sender has left"));
-}
-
-TEST_F(Farewell, FollowsAllData) {
-  exchange_one();
-  for (uint8_t i = 0; i < kSlots; ++i) a_->send({i});
-  a_->net->leave();
-  for (uint8_t i = 0; i < kSlots; ++i) EXPECT_EQ(b_->receive(1), std::vector<uint8_t>{i});
-  EXPECT_TRUE(leave(*a_) && is_heard());
-  fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(b_->failure_within(3 * kGrace).ok()) << b_->failure_within(0s).text();
-  EXPECT_FALSE(b_->arrives(0s)) << "a farewell is no data";
-}
-
-/// The receiver of the farewell still sends, and learns of the end when it does.
-TEST_F(Farewell, EndsOneDirection) {
-  exchange_one();
-  b_->send({7});
-  EXPECT_EQ(a_->receive(1), std::vector<uint8_t>{7});
-  EXPECT_TRUE(leave(*a_));
-  b_->send({8});
-  EXPECT_EQ(a_->receive(1), std::vector<uint8_t>{8});
-  fake_.break_all(TUTTI_REMOTE, "closed");
-  b_->send({9});
-  EXPECT_THAT(b_->failure_within(10s).text(), HasSubstr("lost the connection from rank 1 (host beta, fake0)"));
-}
-
-TEST_F(Farewell, KeepsNobodyIfTheConnectionIsBroken) {
-  exchange_one();
-  fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(leave(*a_));
-}
-
-TEST_F(Farewell, KeepsNobodyWithoutAConnection) {
-  EXPECT_TRUE(leave(*a_));
-}
-
-class CheckedFarewell : public Farewell {
- protected:
-  CheckedFarewell() : Farewell(true) {}
-};
-
-TEST_F(CheckedFarewell, HasNoChecksum) {
-  exchange_one();
-  EXPECT_TRUE(leave(*a_) && is_heard());
-  fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(b_->failure_within(3 * kGrace).ok()) << b_->failure_within(0s).text();
 }
 
 struct Fault {

@@ -22,7 +22,7 @@ class NetworkChoiceTest : public testing::Test {
   Result<NetworkChoice> choose(const std::string& job) {
     asked_.clear();
     const config::Config config = load_job(job);
-    const communicator::NetworkWishes wishes{&config, 4, 2, device_};
+    const communicator::NetworkWishes wishes{&config, 4, 2};
     return communicator::choose_networks(wishes, [this](const std::string& name) -> Result<std::string> {
       asked_.push_back(name);
       return broken_.contains(name) ? "rank 1: no " + name : std::string();
@@ -35,7 +35,6 @@ class NetworkChoiceTest : public testing::Test {
   }
 
   std::set<std::string> broken_;
-  uint32_t device_ = TUTTI_DEVICE_HOST;
   Names asked_;  ///< networks that were opened, in this order
 };
 
@@ -92,29 +91,13 @@ TEST_F(NetworkChoiceTest, TheNetworkInsideRacksIsOpened) {
               HasSubstr("net.inside_rack is 'b', but it does not work on rank 1: no b"));
 }
 
-TEST_F(NetworkChoiceTest, GpusUseOneNetwork) {
-  device_ = TUTTI_DEVICE_CUDA;
-  const auto choice = choose("network: [a, b]\n");
-  ASSERT_TRUE(choice.ok());
-  EXPECT_THAT(choice->used, ElementsAre("a"));
-  EXPECT_THAT(asked_, ElementsAre("a"));
-  ASSERT_EQ(choice->unused.size(), 1u);
-  EXPECT_EQ(choice->unused[0].why, "the data of GPUs goes over one network, which is 'a'");
-  EXPECT_THAT(used("plugins.network: [a, b]\nrules: [{match: {max_size: 1K}, choose: {network: b}}]\n"),
-              ElementsAre("a"));
-}
-
-TEST_F(NetworkChoiceTest, ConnectionsOfGpusFailOverToFurtherNetworks) {
-  device_ = TUTTI_DEVICE_CUDA;
-  const auto choice = choose("network: [a, b]\nnet.failover: true\n");
-  ASSERT_TRUE(choice.ok());
-  EXPECT_THAT(choice->used, ElementsAre("a"));
-  EXPECT_THAT(choice->spare, ElementsAre("b"));
-  ASSERT_EQ(choice->unused.size(), 1u);
-  EXPECT_EQ(choice->unused[0].why, "the data of GPUs goes over one network, which is 'a'");
-  broken_ = {"b"};
-  EXPECT_THAT(std::string(choose("network: [a, b]\nnet.failover: true\n").status().text()),
-              HasSubstr("'b' does not work on rank 1: no b, but 'network' names it"));
+TEST(NetworksOfCalls, WithoutRulesOnNetworksCallsUseTheFirst) {
+  const auto count = [](const std::string& job) { return communicator::networks_of_calls(load_job(job), 3); };
+  EXPECT_EQ(count("network: [a, b, c]\n"), 1u);
+  EXPECT_EQ(count("rules: [{match: {max_size: 1K}, choose: {protocol: ll}}]\n"), 1u);
+  EXPECT_EQ(count("rules: [{match: {max_size: 1K}, choose: {network: b}}]\n"), 3u);
+  EXPECT_EQ(count("rules: [{match: {max_size: 1K}, forbid: {network: a}}]\n"), 3u);
+  EXPECT_EQ(communicator::networks_of_calls(load_job("rules: [{choose: {network: b}}]\n"), 0), 1u);
 }
 
 }  // namespace

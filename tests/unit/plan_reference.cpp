@@ -26,6 +26,9 @@ bool finishes(const tutti_plan_step& step) {
 Reference::Reference(std::span<const Plan> plans, const Options& options, uint64_t seed)
     : plans_(plans.begin(), plans.end()), options_(options), random_(seed) {
   messages_.resize(plans.size(), std::vector<std::queue<Message>>(plans.size()));
+  records_.resize(plans.size(), std::vector<Record>(plans.size()));
+  first_number_ = {0};
+  for (const Plan& plan : plans_) first_number_.push_back(first_number_.back() + options.loops * plan.steps.size());
   for (const Plan& plan : plans_) {
     buffers_.emplace_back();
     for (uint32_t loop = 0; loop < options.loops; ++loop) buffers_.back().push_back(make_buffers(plan));
@@ -100,6 +103,7 @@ std::string Reference::run() {
       if (!queue.empty()) return "a message is left over";
     }
   }
+  if (options_.in_parts && parts_wait_for_wholes()) return "deadlock of parts";
   check_outputs();
   return failure_;
 }
@@ -213,6 +217,7 @@ bool Reference::step_once(Strand& state) {
     if (wait.step == state.step && !done_[rank][state.loop][wait.after]) return false;
   }
   loop_ = state.loop;
+  now_ = number_of(rank, state.loop, state.step);
   if (exchanges(step)) {
     if (!ready(plan, step, !state.second_half, state.second_half)) return false;
     state.second_half ? run_gather(rank, step) : run_sends(rank, step);
@@ -222,12 +227,57 @@ bool Reference::step_once(Strand& state) {
     run_fold(rank, step);
   }
   if (state.second_half) return true;
+  note_waits(state);
   done_[rank][state.loop][state.step] = true;
   if (++state.step == state.end) {
     state.step = state.first;
     ++state.loop;
   }
   return true;
+}
+
+size_t Reference::number_of(uint32_t rank, uint32_t loop, size_t step) const {
+  return first_number_[rank] + loop * plans_[rank].steps.size() + step;
+}
+
+/// The waits of a complete step within its rank.
+void Reference::note_waits(const Strand& strand) {
+  const auto wait_for = [&](uint32_t loop, size_t step) {
+    waits_.push_back({now_, number_of(strand.rank, loop, step), true});
+  };
+  if (strand.step > strand.first) {
+    wait_for(strand.loop, strand.step - 1);
+  } else if (strand.loop > 0) {
+    wait_for(strand.loop - 1, strand.end - 1);
+  }
+  for (const tutti_plan_wait& wait : plans_[strand.rank].waits) {
+    if (wait.step == strand.step) wait_for(strand.loop, wait.after);
+  }
+}
+
+/// Messages in many parts: a gather or scatter step sends part k + 1 after it has received its parts k. So a step ends
+/// at a level above those of the steps that it waits for, and not below that of a step whose parts it receives. If
+/// there are no such levels, steps wait for each other in a circle.
+bool Reference::parts_wait_for_wholes() const {
+  std::vector<size_t> level(first_number_.back());
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Wait& wait : waits_) {
+      const size_t least = level[wait.on] + (wait.whole ? 1 : 0);
+      if (least > level.size()) return true;
+      changed = changed || level[wait.step] < least;
+      level[wait.step] = std::max(level[wait.step], least);
+    }
+  }
+  return false;
+}
+
+void Reference::send(uint32_t from, uint32_t to, Message message) {
+  Record& record = records_[from][to];
+  if (record.sent >= options_.slots) waits_.push_back({now_, record.receivers[record.sent - options_.slots], true});
+  ++record.sent;
+  message.sender = now_;
+  messages_[from][to].push(std::move(message));
 }
 
 bool Reference::ready(const Plan& plan, const tutti_plan_step& step, bool sends, bool receives) const {
@@ -270,7 +320,7 @@ void Reference::run_fold(uint32_t rank, const tutti_plan_step& step) {
     out.numbers.push_back(*value);
     out.lengths.push_back(lengths[i] % plan.chunks);
   }
-  for (const tutti_plan_peer& peer : plan.send(step)) messages_[rank][peer.rank].push(out);
+  for (const tutti_plan_peer& peer : plan.send(step)) send(rank, peer.rank, out);
 }
 
 /// The value of place `index` in the lists of a step.
@@ -305,7 +355,7 @@ void Reference::run_sends(uint32_t rank, const tutti_plan_step& step) {
       message.numbers.push_back(*number);
       message.lengths.push_back(chunk % plan.chunks);
     }
-    messages_[rank][peer.rank].push(std::move(message));
+    send(rank, peer.rank, std::move(message));
   }
   if (step.destination == TUTTI_BUFFER_NONE) return;
   const auto from = list(plan, step, step.source, step.source_chunk, false);
@@ -399,6 +449,8 @@ Reference::Message Reference::receive(uint32_t from, uint32_t to, const std::vec
                                       uint32_t modulus) {
   Message message = messages_[from][to].front();
   messages_[from][to].pop();
+  waits_.push_back({now_, message.sender, false});
+  records_[from][to].receivers.push_back(now_);
   bool same = message.lengths.size() == chunks.size();
   for (size_t i = 0; same && i < chunks.size(); ++i) same = message.lengths[i] == chunks[i] % modulus;
   if (!same) fail("a message has other lengths than expected");

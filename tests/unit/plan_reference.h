@@ -29,6 +29,7 @@ class Reference {
     uint64_t slots = 2;
     bool in_place = false;
     uint32_t loops = 3;
+    bool in_parts = true;  ///< messages go in parts, as on the host; false: each message is whole, as on GPUs
   };
 
   Reference(std::span<const program::Plan> plans, const Options& options, uint64_t seed);
@@ -40,6 +41,7 @@ class Reference {
   using Plan = program::Plan;
   /// The chunks of a message, one after the other.
   struct Message {
+    size_t sender = 0;  ///< number of the step that sends it
     std::vector<Number> numbers;
     std::vector<uint32_t> lengths;
   };
@@ -82,6 +84,10 @@ class Reference {
   std::string malformed_lists(const Plan& plan, const tutti_plan_step& step) const;
   std::optional<Number> fold_one(uint32_t rank, const tutti_plan_step& step, uint32_t index,
                                  const std::vector<Message>& messages, uint32_t length);
+  void send(uint32_t from, uint32_t to, Message message);
+  size_t number_of(uint32_t rank, uint32_t loop, size_t step) const;
+  void note_waits(const Strand& strand);
+  bool parts_wait_for_wholes() const;
   Message receive(uint32_t from, uint32_t to, const std::vector<uint32_t>& chunks, uint32_t modulus);
   Number fold(const std::vector<Number>& operands) const;
   Number finish(Number number) const;
@@ -101,6 +107,22 @@ class Reference {
   std::vector<std::vector<Buffers>> buffers_;               ///< by rank and loop
   std::vector<std::vector<std::queue<Message>>> messages_;  ///< by sender and receiver
   std::string failure_;
+
+  // Steps of all ranks and loops have numbers. A step waits for a part of a step, or for all of the step.
+  struct Wait {
+    size_t step;
+    size_t on;
+    bool whole;
+  };
+  /// The history of a connection.
+  struct Record {
+    size_t sent = 0;                ///< messages
+    std::vector<size_t> receivers;  ///< the steps that received the messages
+  };
+  std::vector<Wait> waits_;
+  std::vector<size_t> first_number_;          ///< by rank; one more entry at the end
+  std::vector<std::vector<Record>> records_;  ///< by sender and receiver
+  size_t now_ = 0;                            ///< the step that advances
 };
 
 }  // namespace tutti::test

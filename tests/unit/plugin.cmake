@@ -1,7 +1,7 @@
 # The zoo: one defective plugin per row of ../zoo/zoo.c, built without tutti_add_plugin()'s own checks.
 set(zoo_defects good tiny_table null_operation null_claimed entry_fails open_fails open_silent other_name no_entry
                 no_ops other_abi no_settings unresolved exports_more null_self short_ops short_claimed
-                long_settings tiny_setting no_note)
+                long_settings tiny_setting future_claim no_note)
 set(TUTTI_NOTE_VERSION 1.0)
 set(TUTTI_NOTE_CUDA_MAJOR 0)
 set(TUTTI_NOTE_ARCHITECTURES "")

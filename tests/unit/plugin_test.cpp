@@ -108,6 +108,9 @@ TEST(Zoo, EachDefectHasItsSentence) {
   EXPECT_EQ(zoo("long_settings"), "accepted");
   EXPECT_THAT(zoo("tiny_setting"),
               AllOf(HasSubstr("TUTTI-P06"), HasSubstr("setting 0 of 16 bytes"), HasSubstr("PLG-5")));
+  EXPECT_THAT(zoo("future_claim"),
+              AllOf(HasSubstr("TUTTI-P06"), HasSubstr("the capabilities 0x10000000000, which network ABI 1.0 does not "
+                                                      "define (PLG-8)")));
   EXPECT_THAT(zoo("unresolved"),
               AllOf(HasSubstr("TUTTI-P05"), HasSubstr("undefined symbol: tutti_zoo_nowhere; install the library")));
   EXPECT_THAT(zoo("throws", Kind::kTuner),

@@ -221,6 +221,20 @@ TEST(Prove, ARankThatDiffersLeavesTheExactProof) {
             "but rank 0 has 5");
 }
 
+TEST(Prove, ARankWithTooManyStepsHasNoProofByRotation) {
+  program::ProofLimits limits = kRotationOnly;
+  limits.messages_of_rank = 100;
+  const auto write = [](uint32_t ranks) {
+    return [ranks](PlanBuilder& plan, uint32_t rank) { ring(plan, ranks, rank); };
+  };
+  EXPECT_TRUE(proved(TUTTI_ALL_REDUCE, 16, 16, write(16), {}, limits).decided);
+  const Verdict none = proved(TUTTI_ALL_REDUCE, 96, 96, write(96), {}, limits);
+  EXPECT_FALSE(none.decided);
+  EXPECT_THAT(
+      std::string(none.status.text()),
+      HasSubstr("a proof by rotation handles up to 100 sends, receives and steps of a rank, and there are more"));
+}
+
 TEST(Prove, FewRanksExactly) {
   for (const uint32_t ranks : {33u, program::kExactRanks, program::kExactRanks + 1}) {
     const Verdict verdict =

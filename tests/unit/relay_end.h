@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "transport/net.h"
 #include "unit/fake_network.h"
 #include "unit/required.h"
+#include "unit/told_failure.h"
 
 namespace tutti::test {
 
@@ -37,11 +36,7 @@ class RelayEnd {
     options.rank = rank;
     options.keys = {1, {layout}};
     options.bell = &bell_;
-    options.on_failure = [this](const Status& failure) {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-      changed_.notify_all();
-    };
+    options.on_failure = told_.listener();
     options.hosts = {"alpha", "beta"};
     options.break_grace = std::chrono::milliseconds(10);
     options.last_failure = [&fake] { return fake.take_failure(); };
@@ -59,11 +54,7 @@ class RelayEnd {
   bool is_idle_within(std::chrono::nanoseconds limit) {
     return net->engine().flush(Clock::now() + limit, [] { return false; });
   }
-  Status failure_within(std::chrono::nanoseconds limit) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return !failure_.ok(); });
-    return failure_;
-  }
+  Status failure_within(std::chrono::nanoseconds limit) { return told_.within(limit); }
 
   std::unique_ptr<transport::Net> net;
   std::shared_ptr<Relay> relay;
@@ -86,9 +77,7 @@ class RelayEnd {
  private:
   const uint32_t slots_;
   tutti_bell bell_{};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Status failure_;
+  ToldFailure told_;
 };
 
 /// Tells each end where the other one listens.

@@ -237,6 +237,12 @@ TEST(RepeatFile, RefusesWrongForms) {
       "p:17:21: a repeat stands in a repeat");
 }
 
+TEST(RepeatFile, RefusesMoreStepsThanAPlanMayHave) {
+  const std::string step = "          - {recv: [3], own: input 3 - k, send: [1]}\n";
+  const std::string many = replaced(replaced(kRing, step, step + step), "repeat: 2", "repeat: 600000");
+  EXPECT_THAT(fault(many), HasSubstr("p:11:9: 600000 rounds of 2 steps are more than 1048576 steps"));
+}
+
 TEST(RepeatFile, NamesTheLineOfAStepInARepeat) {
   EXPECT_EQ(fault(replaced(kRing, "input 3 - k", "input 2 - k")),
             "p:13: rank 1 step 1: takes what rank 0 sent in its step 0 as chunk 3 of a block, but it was chunk 0");

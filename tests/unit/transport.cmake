@@ -10,6 +10,9 @@ tutti_test(shm_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/shm_test.cpp)
 tutti_test(net_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/net_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp
            ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp
            LABELS concurrent TIMEOUT 60)
+tutti_test(net_farewell_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/net_farewell_test.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp
+           LABELS concurrent TIMEOUT 60)
 tutti_test(failover_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/failover_test.cpp
            ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp
            LABELS concurrent TIMEOUT 60)

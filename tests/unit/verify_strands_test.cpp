@@ -10,6 +10,7 @@
 #include <random>
 
 #include "program/describe.h"
+#include "program/passes/order_strands.h"
 #include "program/verify/prove.h"
 #include "program/verify/races.h"
 #include "program/verify/touches.h"
@@ -293,6 +294,19 @@ std::vector<Sample> handmade() {
   return sets;
 }
 
+/// Runs the strands, which only GPUs do. If the run ends well, runs the lists that hosts run: the parts of messages may
+/// let exchanges of a list wait for each other, where strands do not.
+std::string outcome_of(const std::vector<Plan>& plans, Reference::Options options, Mutator& mutator) {
+  if (!program::any_strands(plans)) return Reference(plans, options, mutator.seed()).run();
+  options.in_parts = false;
+  std::string outcome = Reference(plans, options, mutator.seed()).run();
+  if (!outcome.empty()) return outcome;
+  const auto listed = program::in_one_strand(plans);
+  EXPECT_TRUE(listed.ok()) << listed.status().to_string();
+  options.in_parts = true;
+  return listed.ok() ? Reference(listed->plans, options, mutator.seed()).run() : "no list";
+}
+
 /// The verifier follows one list of steps. The reference runs strands in random order.
 TEST(VerifyStrandsMutations, AgreeWithRunningOnNumbers) {
   const uint64_t seed = std::random_device{}();
@@ -313,14 +327,15 @@ TEST(VerifyStrandsMutations, AgreeWithRunningOnNumbers) {
     for (size_t count = mutations; count > 0; --count) mutator.mutate(plans);
     const uint32_t slots = std::array{1u, 2u, 8u}[mutator.below(3)];
     const Status verdict = verify(plans, {.slots = slots, .in_place = in_place});
-    const std::string outcome = Reference(plans, {slots, in_place}, mutator.seed()).run();
+    const std::string outcome = outcome_of(plans, {slots, in_place}, mutator);
     ASSERT_EQ(verdict.ok(), outcome.empty())
         << original.name << ", slots " << slots << ", in place " << in_place << "\nverifier: " << verdict.to_string()
         << "\nrun on numbers: " << outcome << '\n'
         << listing(plans);
     const bool scratch = std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.scratch_chunks > 0; });
     if (&originals == &emitted && mutations == 0 && slots > 1 && !scratch) {
-      ASSERT_TRUE(outcome.empty()) << original.name << ": " << outcome << '\n' << listing(plans);
+      ASSERT_TRUE(outcome.empty() || outcome == "deadlock of parts") << original.name << ": " << outcome << '\n'
+                                                                     << listing(plans);
     }
     ++outcomes[outcome];
   }

@@ -170,6 +170,59 @@ TEST(VerifyRefuses, DeadlockOfReceivesFirst) {
             "rank 0");
 }
 
+// Messages go in parts, and an exchange receives a part before it sends the next part.
+
+TEST(VerifyRefuses, DeadlockOfAnExchangeWithAWholeMessage) {
+  const auto plans = write_plans(TUTTI_ALL_GATHER, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) {
+      plan.step().own(Buffer::kInput, 0).to_output(0).send(1).gather(1, 1);
+    } else {
+      plan.step().recv(0).to_output(0);
+      plan.step().own(Buffer::kInput, 0).to_output(1).send(0);
+    }
+  });
+  EXPECT_EQ(refusal(plans, {.slots = 8}),
+            "deadlock: rank 0 waits at step 0 for a message from rank 1; rank 1 waits at step 0 for the rest of a "
+            "message from rank 0");
+}
+
+/// Exchanges of neighbours, of which each waits for the exchange of the next rank: rank 3 needs the whole message.
+TEST(VerifyRefuses, DeadlockOfAChainOfExchanges) {
+  const auto plans = write_plans(TUTTI_ALL_TO_ALL, 4, 1, [](PlanBuilder& plan, uint32_t rank) {
+    const uint32_t next = (rank + 1) % 4;
+    const uint32_t previous = (rank + 3) % 4;
+    if (rank == 3) {
+      plan.step().gather(previous, previous);
+      plan.step().own(Buffer::kInput, next).send(next);
+    } else {
+      plan.step().own(Buffer::kInput, next).send(next).gather(previous, previous);
+    }
+  });
+  EXPECT_THAT(refusal(plans), HasSubstr("rank 3 waits at step 0 for the rest of a message from rank 2"));
+}
+
+TEST(Verify, ExchangesInStep) {
+  const auto plans = write_plans(TUTTI_ALL_GATHER, 5, 1, [](PlanBuilder& plan, uint32_t rank) {
+    for (uint32_t d = 1; d < 5; ++d) {
+      const uint32_t to = (rank + d) % 5;
+      const uint32_t from = (rank + 5 - d) % 5;
+      plan.step().own(Buffer::kInput, 0).send(to).gather(from, from);
+    }
+    plan.step().own(Buffer::kInput, 0).to_output(rank);
+  });
+  EXPECT_EQ(refusal(plans, {.slots = 1}), "");
+}
+
+/// Rank 1 passes each part on before rank 0 sends the next one.
+TEST(Verify, ExchangeOverAFold) {
+  const auto plans = write_plans(TUTTI_BROADCAST, 3, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1).gather(2, 0);
+    if (rank == 1) plan.step().recv(0).to_output(0).send(2);
+    if (rank == 2) plan.step().recv(1).to_output(0).send(0);
+  });
+  EXPECT_EQ(refusal(plans, {.slots = 1}), "");
+}
+
 TEST(VerifyRefuses, DeadlockForSlots) {
   const auto plans = write_plans(TUTTI_ALL_GATHER, 2, 4, [](PlanBuilder& plan, uint32_t rank) {
     const uint32_t peer = 1 - rank;

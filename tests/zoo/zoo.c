@@ -32,6 +32,7 @@
 #define ZOO_SHORT_CLAIMED 16
 #define ZOO_LONG_SETTINGS 17
 #define ZOO_TINY_SETTING 18
+#define ZOO_FUTURE_CLAIM 19
 
 static int32_t create(void* self, uint64_t communicator, void** context) {
   (void)self, (void)communicator, (void)context;
@@ -140,13 +141,12 @@ static int32_t open_plugin(const tutti_host* host, void** self) {
   return ZOO_DEFECT == ZOO_OPEN_SILENT ? TUTTI_SYSTEM : TUTTI_OK;
 }
 
-#if ZOO_DEFECT != ZOO_NO_ENTRY
-__attribute__((visibility("default")))
-#else
-static __attribute__((used))
+#if ZOO_DEFECT == ZOO_NO_ENTRY
+#define tutti_plugin_entry_v1 zoo_unknown_entry
+__attribute__((used)) static int32_t zoo_unknown_entry(tutti_plugin* out);
 #endif
-int32_t
-tutti_plugin_entry_v1(tutti_plugin* out) {
+
+int32_t tutti_plugin_entry_v1(tutti_plugin* out) {
   const char* name = ZOO_DEFECT == ZOO_OTHER_NAME ? "impostor" : ZOO_NAME;
   if (ZOO_DEFECT == ZOO_ENTRY_FAILS) return TUTTI_INTERNAL;
   memset(out, 0, sizeof *out);
@@ -160,6 +160,7 @@ tutti_plugin_entry_v1(tutti_plugin* out) {
   out->version.size = 3;
   out->capabilities = ZOO_DEFECT == ZOO_NULL_CLAIMED    ? TUTTI_NET_CAP_FLUSH
                       : ZOO_DEFECT == ZOO_SHORT_CLAIMED ? TUTTI_NET_CAP_EVENT_FD
+                      : ZOO_DEFECT == ZOO_FUTURE_CLAIM  ? (uint64_t)1 << 40
                                                         : 0;
   out->config_key_count = ZOO_DEFECT == ZOO_NO_SETTINGS ? 3 : 0;
   if (ZOO_DEFECT == ZOO_LONG_SETTINGS || ZOO_DEFECT == ZOO_TINY_SETTING) {

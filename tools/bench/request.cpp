@@ -23,11 +23,6 @@ using tools::one_of;
 
 constexpr const char* kAllToAllV = "all_to_all_v";
 constexpr const char* kAll = "all";
-#ifdef TUTTI_HAS_CUDA
-constexpr bool kHasCuda = true;
-#else
-constexpr bool kHasCuda = false;
-#endif
 
 std::vector<std::string> with(std::vector<std::string> names, std::initializer_list<const char*> more) {
   names.insert(names.end(), more.begin(), more.end());
@@ -295,10 +290,8 @@ Request RequestOptions::finish() const {
          "names more hosts than there are ranks");
   request.device = request.session.wants_cuda(device_) ? Device::kCuda : Device::kHost;
   const bool cuda = request.device == Device::kCuda;
-  demand(
-      !cuda || kHasCuda, "--device",
-      "cuda is not in this build, and --device or the setting device asks for it; build with './dev build cuda', which "
-      "needs a CUDA toolkit");
+  const Status runnable = tools::Session::check_cuda(cuda);
+  demand(runnable.ok(), "--device", std::string(runnable.text()));
   demand(cuda || request.library.empty(), "--library", "needs --device cuda");
   demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
   demand(cuda || !request.graph, "--graph", "needs --device cuda");

@@ -64,6 +64,7 @@ std::span<const Rule> memory_rules();
 std::span<const Rule> ending_rules();
 std::span<const Rule> progress_rules();
 std::span<const Rule> device_memory_rules();
+std::span<const Rule> context_rules();
 std::span<const TrialRule> algorithm_rules();
 std::span<const TrialRule> plan_rules();
 std::span<const TrialRule> channel_rules();
@@ -88,7 +89,7 @@ void for_each_trial_rule(Visit&& visit) {
 template <class Visit>
 void for_each_rule(Visit&& visit) {
   for (const auto group : {general_rules, device_rules, connection_rules, message_rules, matching_rules, memory_rules,
-                           ending_rules, progress_rules, device_memory_rules}) {
+                           ending_rules, progress_rules, device_memory_rules, context_rules}) {
     for (const Rule& rule : group()) visit(rule);
   }
   for_each_trial_rule([&](const TrialRule& one) { visit(one.rule); });

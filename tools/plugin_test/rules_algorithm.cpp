@@ -77,6 +77,29 @@ std::string problem_of(const tutti_algorithm_cost& cost, bool has_peers) {
   return {};
 }
 
+/// The most peers that a step of the plans receives from or sends to.
+uint32_t most_peers(Channels& channels, const Work& work) {
+  uint32_t most = 0;
+  for (uint32_t rank = 0; rank < channels.job().rank_count(); ++rank) {
+    const auto plan = channels.plan(request_for(work, rank));
+    if (!plan.ok()) continue;
+    for (const tutti_plan_step& step : plan->steps) most = std::max<uint32_t>({most, step.recv_count, step.send_count});
+  }
+  return most;
+}
+
+void test_fans(Trial& trial, Channels& channels, const std::vector<Variant>& variants) {
+  for (const Work& work : works(channels, variants)) {
+    const auto cost = channels.cost(work.collective, work.variant);
+    if (!cost.ok()) continue;
+    const uint32_t most = most_peers(channels, work);
+    if (most <= std::max(cost->fan, 1u)) continue;
+    trial.violate(fmt::format("cost of {}, {}: fan is {}, but a step has {} peers",
+                              to_string(static_cast<Collective>(work.collective)),
+                              text_of(work, variants, channels.job()), cost->fan, most));
+  }
+}
+
 void test_costs(Trial& trial) {
   const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
@@ -92,6 +115,7 @@ void test_costs(Trial& trial) {
                                   text_of({variant, collective, 0, 0}, variants, channels.job()), problem));
       }
     }
+    test_fans(trial, channels, variants);
   });
 }
 
@@ -173,7 +197,8 @@ constexpr TrialRule kRules[] = {
 constexpr TrialRule kLaterRules[] = {
     {{.number = "ALG-11",
       .name = "costs",
-      .sentence = "Costs are finite and not negative, and several ranks have hops or bytes on a link.",
+      .sentence = "Costs are finite and not negative, several ranks have hops or bytes on a link, and no step has more "
+                  "peers than fan.",
       .seconds = 60},
      test_costs},
     {{.number = "ALG-12",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -70,6 +71,9 @@ void test_properties(Side& side) {
     const std::string wrong_size = plugin::wrong_size_of_properties(p);
     require(wrong_size.empty(), wrong_size);
     require(p.name.data != nullptr && p.name.size > 0 && p.name.size < 64, "its name is empty or longer than 63 bytes");
+    const std::string_view name(p.name.data, p.name.size);
+    require(std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }),
+            "its name has a control character");
     require((p.memory & TUTTI_MEMORY_HOST) != 0, fmt::format("memory is {:#x}, without TUTTI_MEMORY_HOST", p.memory));
     require(p.max_grouped_recvs >= 1, "max_grouped_recvs is 0");
     require(p.max_message_bytes >= 65536, fmt::format("max_message_bytes is {}, below 64 KiB", p.max_message_bytes));

@@ -97,6 +97,15 @@ void test_message_leak(Side& side) {
   side.meet();
 }
 
+void check(Side& side, const Growth& grown, int times, std::string_view gone) {
+  if (grown.descriptors >= times / 2) {
+    side.violate(fmt::format("{} {} leave {} descriptors open", times, gone, grown.descriptors));
+  }
+  if (grown.bytes > int64_t{times} * 16384) {
+    side.violate(fmt::format("{} {} leave {} bytes of memory", times, gone, grown.bytes));
+  }
+}
+
 void test_connection_leak(Side& side) {
   constexpr int kTimes = 24;
   const Growth grown = growth(side, kTimes, [&] {
@@ -104,12 +113,23 @@ void test_connection_leak(Side& side) {
     side.close(connection);
     side.meet();
   });
-  if (grown.descriptors >= kTimes / 2) {
-    side.violate(fmt::format("{} closed connections leave {} descriptors open", kTimes, grown.descriptors));
-  }
-  if (grown.bytes > kTimes * 16384) {
-    side.violate(fmt::format("{} closed connections leave {} bytes of memory", kTimes, grown.bytes));
-  }
+  check(side, grown, kTimes, "closed connections");
+}
+
+void test_context_leak(Side& side) {
+  constexpr int kTimes = 24;
+  const auto cycle = [&] {
+    const Side::Options& options = side.options();
+    void* context = nullptr;
+    void* listener = nullptr;
+    tutti_net_handle handle{};
+    side.call(Entry::kCreate, [&] { return side.ops().create(options.plugin->self(), options.seed, &context); });
+    side.call(Entry::kListen, [&] { return side.ops().listen(context, options.device, &handle, &listener); });
+    side.call_void(Entry::kCloseListener, [&] { side.ops().close_listener(listener); });
+    side.call_void(Entry::kDestroy, [&] { side.ops().destroy(context); });
+    side.meet();
+  };
+  check(side, growth(side, kTimes, cycle), kTimes, "destroyed contexts with a closed listener");
 }
 
 constexpr std::array kRules = {
@@ -118,10 +138,16 @@ constexpr std::array kRules = {
     rule(27, test_connection_leak),
 };
 
+constexpr std::array kLaterRules = {rule(39, test_context_leak)};
+
 }  // namespace
 
 std::span<const Rule> memory_rules() {
   return kRules;
+}
+
+std::span<const Rule> context_rules() {
+  return kLaterRules;
 }
 
 }  // namespace tutti::tools::plugin_test

@@ -2,28 +2,23 @@
 #include "tools/tune/figures.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <limits>
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "bootstrap/host.h"
 #include "plugin/network_names.h"
 #include "plugin/search.h"
+#include "tools/tune/pair.h"
 
 namespace tutti::tune {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr size_t kSmallBytes = 8;
-constexpr size_t kLargeBytes = size_t{512} << 10;
-constexpr int kBatches = 9;
-constexpr int kSmallCalls = 200;  // of a batch
-constexpr int kLargeCalls = 16;
-constexpr int kQueued = 8;  // small messages of one group
+constexpr size_t kLargeOfNetwork = size_t{512} << 10;
+constexpr size_t kLargeOfMemory = size_t{4} << 20;
 constexpr size_t kMostRounds = 16;
 
 double median(std::vector<double> values) {
@@ -32,78 +27,55 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The time of a call in µs, in the fastest batch: other programs disturb some batches. The first batch warms up.
-template <class Call>
-Result<double> time_of(int calls, Call&& call) {
-  double fastest_us = std::numeric_limits<double>::max();
-  for (int batch = 0; batch <= kBatches; ++batch) {
-    const auto start = Clock::now();
-    for (int i = 0; i < calls; ++i) TUTTI_TRY(call());
-    const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
-    if (batch > 0) fastest_us = std::min(fastest_us, elapsed.count() / calls);
-  }
-  return fastest_us;
+/// The medians of a figure of all samples.
+template <class Sample>
+double median_of(const std::vector<Sample>& samples, double Sample::*figure) {
+  std::vector<double> values;
+  for (const Sample& sample : samples) values.push_back(sample.*figure);
+  return median(std::move(values));
 }
 
-/// Two ranks of different hosts. Both call each function at the same time.
-class Pair {
- public:
-  Pair(Communicator& communicator, int peer)
-      : communicator_(communicator), peer_(peer), output_(kLargeBytes), input_(kLargeBytes) {}
-
-  /// One way.
-  Result<double> ping_pong_us() {
-    TUTTI_ASSIGN(const double both_us, time_of(kSmallCalls, [&]() -> Status {
-                   if (communicator_.rank() < peer_) TUTTI_TRY(send(kSmallBytes));
-                   TUTTI_TRY(receive(kSmallBytes));
-                   return communicator_.rank() < peer_ ? Status() : send(kSmallBytes);
-                 }));
-    return both_us / 2;
+/// The samples of all ranks.
+template <class Sample>
+Result<std::vector<Sample>> gather(Communicator& communicator, const std::vector<Sample>& mine) {
+  TUTTI_ASSIGN(const auto all, communicator.exchange(std::as_bytes(std::span(mine))));
+  std::vector<Sample> samples;
+  for (const auto& bytes : all) {
+    const size_t count = bytes.size() / sizeof(Sample);
+    samples.resize(samples.size() + count);
+    if (count > 0) std::memcpy(samples.data() + samples.size() - count, bytes.data(), count * sizeof(Sample));
   }
+  return samples;
+}
 
-  /// Of a group in which both ranks send and receive so many messages.
-  Result<double> exchange_us(size_t bytes, int messages, int calls) {
-    return time_of(calls, [&]() -> Status {
-      TUTTI_TRY(group_start());
-      Status status;
-      for (int i = 0; i < messages && status.ok(); ++i) {
-        status = send(bytes);
-        if (status.ok()) status = receive(bytes);
-      }
-      const Status done = group_end();
-      return status.ok() ? done : status;
-    });
-  }
-
- private:
-  Status send(size_t bytes) { return communicator_.send(output_.data(), bytes, DataType::kUint8, peer_); }
-  Status receive(size_t bytes) { return communicator_.recv(input_.data(), bytes, DataType::kUint8, peer_); }
-
-  Communicator& communicator_;
-  int peer_;
-  std::vector<std::byte> output_;
-  std::vector<std::byte> input_;
+/// The place of a rank.
+struct Place {
+  int host = 0;  ///< a number
+  cpu_set_t processors = {};
 };
 
-struct Sample {
-  double latency_us = 0;  // 0: the rank has measured nothing
-  double gap_us = 0;
-  double processor_gbs = 0;
-};
+/// The place of each rank.
+Result<std::vector<Place>> places_of_ranks(Communicator& communicator, const std::string& pretended_host) {
+  TUTTI_ASSIGN(const auto all, communicator.exchange(bootstrap::encode(bootstrap::this_host(pretended_host))));
+  std::vector<bootstrap::HostIdentity> hosts;
+  for (const auto& bytes : all) {
+    TUTTI_ASSIGN(hosts.emplace_back(), bootstrap::decode_host(bytes));
+  }
+  Place mine;
+  mine.host = bootstrap::node_of_rank(hosts)[static_cast<size_t>(communicator.rank())];
+  if (sched_getaffinity(0, sizeof mine.processors, &mine.processors) != 0) CPU_ZERO(&mine.processors);
+  return gather(communicator, std::vector{mine});
+}
 
-Result<Sample> measure_pair(Communicator& communicator, int peer) {
-  Pair pair(communicator, peer);
-  Sample sample;
-  TUTTI_ASSIGN(sample.latency_us, pair.ping_pong_us());
-  TUTTI_ASSIGN(const double one_us, pair.exchange_us(kSmallBytes, 1, kSmallCalls));
-  TUTTI_ASSIGN(const double many_us, pair.exchange_us(kSmallBytes, kQueued, kSmallCalls));
-  // A rank handles two ends in an exchange, so an end takes no longer than half of it. A group of many
-  // messages can take longer: its ranks and their engines then switch on one processor.
-  const double queued_us = std::max(many_us - one_us, 0.0) / (2 * (kQueued - 1));
-  sample.gap_us = std::min(queued_us, one_us / 2);
-  TUTTI_ASSIGN(const double large_us, pair.exchange_us(kLargeBytes, 1, kLargeCalls));
-  sample.processor_gbs = 2 * kLargeBytes / large_us / 1e3;
-  return sample;
+/// The ranks of each host.
+std::vector<std::vector<int>> ranks_of_hosts(const std::vector<Place>& places) {
+  std::vector<std::vector<int>> ranks;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    const auto host = static_cast<size_t>(places[rank].host);
+    if (host >= ranks.size()) ranks.resize(host + 1);
+    ranks[host].push_back(static_cast<int>(rank));
+  }
+  return ranks;
 }
 
 /// The host that meets `host` in a round of a tournament, in which each meets each other once; nothing: none.
@@ -120,68 +92,73 @@ std::optional<size_t> opponent(size_t host, size_t round, size_t hosts) {
   return other < hosts ? std::optional(other) : std::nullopt;
 }
 
-/// The first rank of each host.
-Result<std::vector<int>> leaders(Communicator& communicator, const std::string& pretended_host) {
-  TUTTI_ASSIGN(const auto all, communicator.exchange(bootstrap::encode(bootstrap::this_host(pretended_host))));
-  std::vector<bootstrap::HostIdentity> hosts;
-  for (const auto& bytes : all) {
-    TUTTI_ASSIGN(hosts.emplace_back(), bootstrap::decode_host(bytes));
+Result<NetworkMeasurement> measure_network(Communicator& communicator, const std::vector<std::vector<int>>& hosts) {
+  const auto leads = [&](const std::vector<int>& ranks) { return ranks.front() == communicator.rank(); };
+  const auto own = std::find_if(hosts.begin(), hosts.end(), leads);
+  std::vector<PairFigures> mine;
+  const size_t rounds = std::min(hosts.size() + hosts.size() % 2 - 1, kMostRounds);
+  for (size_t round = 0; round < rounds; ++round) {
+    const auto other =
+        own == hosts.end() ? std::nullopt : opponent(static_cast<size_t>(own - hosts.begin()), round, hosts.size());
+    if (other) {
+      TUTTI_ASSIGN(mine.emplace_back(), measure_pair(communicator, hosts[*other].front(), kLargeOfNetwork));
+    }
+    TUTTI_TRY(communicator.exchange({}).status());  // idle ranks do not disturb the next round
   }
-  std::vector<int> first;
-  const std::vector<int> nodes = bootstrap::node_of_rank(hosts);
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    if (nodes[rank] == static_cast<int>(first.size())) first.push_back(static_cast<int>(rank));
-  }
-  return first;
+  TUTTI_ASSIGN(const std::vector<PairFigures> all, gather(communicator, mine));
+  NetworkMeasurement measured;
+  measured.hosts = hosts.size();
+  measured.pairs = all.size() / 2;  // both ranks of a pair have a sample
+  measured.slowest_us = std::ranges::max(all, {}, &PairFigures::latency_us).latency_us;
+  measured.latency_us = median_of(all, &PairFigures::latency_us);
+  measured.gap_us = median_of(all, &PairFigures::gap_us);
+  measured.processor_gbs = 2 * median_of(all, &PairFigures::gbs);
+  return measured;
 }
 
-Result<NetworkMeasurement> summary_of(Communicator& communicator, const std::vector<Sample>& mine) {
-  TUTTI_ASSIGN(const auto all, communicator.exchange(std::as_bytes(std::span(mine))));
-  std::vector<double> latencies;
-  std::vector<double> gaps;
-  std::vector<double> rates;
-  for (const auto& bytes : all) {
-    std::vector<Sample> samples(bytes.size() / sizeof(Sample));
-    if (!samples.empty()) std::memcpy(samples.data(), bytes.data(), samples.size() * sizeof(Sample));
-    for (const Sample& sample : samples) {
-      latencies.push_back(sample.latency_us);
-      gaps.push_back(sample.gap_us);
-      rates.push_back(sample.processor_gbs);
+/// Whether the ranks may use two processors. On one processor, they would measure each other's turns.
+bool may_run_apart(const Place& one, const Place& other) {
+  cpu_set_t all;
+  CPU_OR(&all, &one.processors, &other.processors);
+  return CPU_COUNT(&all) > 1;
+}
+
+/// Nothing: no two ranks of a host may use different processors.
+Result<std::optional<MemoryMeasurement>> measure_memory(Communicator& communicator,
+                                                        const std::vector<std::vector<int>>& hosts,
+                                                        const std::vector<Place>& places) {
+  const auto place = [&](int rank) { return places[static_cast<size_t>(rank)]; };
+  std::vector<PairFigures> mine;
+  size_t measured_hosts = 0;
+  for (const std::vector<int>& ranks : hosts) {
+    if (ranks.size() < 2 || measured_hosts == kMostRounds || !may_run_apart(place(ranks[0]), place(ranks[1]))) continue;
+    ++measured_hosts;
+    const auto end = std::find(ranks.begin(), ranks.begin() + 2, communicator.rank());
+    if (end != ranks.begin() + 2) {
+      const int peer = end == ranks.begin() ? ranks[1] : ranks[0];
+      TUTTI_ASSIGN(mine.emplace_back(), measure_pair(communicator, peer, kLargeOfMemory));
     }
+    TUTTI_TRY(communicator.exchange({}).status());
   }
-  NetworkMeasurement measured;
-  measured.pairs = latencies.size() / 2;  // both ranks of a pair have a sample
-  measured.slowest_us = *std::max_element(latencies.begin(), latencies.end());
-  measured.latency_us = median(std::move(latencies));
-  measured.gap_us = median(std::move(gaps));
-  measured.processor_gbs = median(std::move(rates));
-  return measured;
+  TUTTI_ASSIGN(const std::vector<PairFigures> all, gather(communicator, mine));
+  if (all.empty()) return std::optional<MemoryMeasurement>();
+  return std::optional(MemoryMeasurement{median_of(all, &PairFigures::gbs), measured_hosts});
 }
 
 }  // namespace
 
-Result<NetworkMeasurement> measure_network(Communicator& communicator, const std::string& pretended_host) {
-  TUTTI_ASSIGN(const std::vector<int> first, leaders(communicator, pretended_host));
-  const size_t hosts = first.size();
-  if (hosts < 2) {
-    return Status(Code::kInvalidArgument,
-                  "--figures measures the network between hosts, but all ranks are on one; start ranks on two hosts or "
-                  "more, or pretend hosts with --hosts");
+Result<Measurements> measure(Communicator& communicator, const std::string& pretended_host) {
+  TUTTI_ASSIGN(const std::vector<Place> places, places_of_ranks(communicator, pretended_host));
+  const std::vector<std::vector<int>> hosts = ranks_of_hosts(places);
+  Measurements measured;
+  if (hosts.size() > 1) {
+    TUTTI_ASSIGN(measured.network, measure_network(communicator, hosts));
   }
-  const auto own = std::find(first.begin(), first.end(), communicator.rank());
-  std::vector<Sample> samples;
-  const size_t rounds = std::min(hosts + hosts % 2 - 1, kMostRounds);
-  for (size_t round = 0; round < rounds; ++round) {
-    const auto other =
-        own == first.end() ? std::nullopt : opponent(static_cast<size_t>(own - first.begin()), round, hosts);
-    if (other) {
-      TUTTI_ASSIGN(samples.emplace_back(), measure_pair(communicator, first[*other]));
-    }
-    TUTTI_TRY(communicator.exchange({}).status());  // idle ranks do not disturb the next round
-  }
-  TUTTI_ASSIGN(NetworkMeasurement measured, summary_of(communicator, samples));
-  measured.hosts = hosts;
-  return measured;
+  TUTTI_ASSIGN(measured.memory, measure_memory(communicator, hosts, places));
+  if (measured.network || measured.memory) return measured;
+  return Status(Code::kInvalidArgument,
+                "--figures measures the network between hosts, and the memory between ranks of a host that have two "
+                "processors, but this job has neither; start more ranks, or pretend hosts with --hosts");
 }
 
 Result<std::string> network_of(const config::Config& config) {
@@ -195,16 +172,22 @@ Result<std::string> network_of(const config::Config& config) {
                                            names.size()));
 }
 
-std::string figures_text(const Request& request, const std::string& network, const NetworkMeasurement& measured) {
-  return fmt::format(
-      "# Made by: {}\n"
-      "# Measured: {} pairs of {} hosts; medians of pairs. The slowest pair takes {:.2f} µs for a small message.\n"
-      "# Use it with hardware.file: {}\n"
-      "tutti_hardware: 1\n"
-      "networks:\n"
-      "  {}: {{latency_us: {:.2f}, gap_us: {:.2f}, processor_gbs: {:.3f}}}\n",
-      request.command, measured.pairs, measured.hosts, measured.slowest_us, request.out.empty() ? "FILE" : request.out,
-      network, measured.latency_us, measured.gap_us, std::max(measured.processor_gbs, 0.001));
+std::string figures_text(const Request& request, const std::string& network, const Measurements& measured) {
+  std::string text = fmt::format("# Made by: {}\n", request.command);
+  std::string figures = "tutti_hardware: 1\n";
+  if (const auto& net = measured.network) {
+    text += fmt::format(
+        "# Measured: {} pairs of {} hosts; medians of pairs. The slowest pair takes {:.2f} µs for a small message.\n",
+        net->pairs, net->hosts, net->slowest_us);
+    figures += fmt::format("networks:\n  {}: {{latency_us: {:.2f}, gap_us: {:.2f}, processor_gbs: {:.3f}}}\n", network,
+                           net->latency_us, net->gap_us, std::max(net->processor_gbs, 0.001));
+  }
+  if (const auto& memory = measured.memory) {
+    text +=
+        fmt::format("# Measured: memory of {} hosts, between two ranks of each; medians of hosts.\n", memory->hosts);
+    figures += fmt::format("memory:\n  default: {{gbs: {:.2f}}}\n", std::max(memory->gbs, 0.01));
+  }
+  return text + fmt::format("# Use it with hardware.file: {}\n", request.out.empty() ? "FILE" : request.out) + figures;
 }
 
 }  // namespace tutti::tune

@@ -19,11 +19,6 @@ constexpr uint32_t kMostChannels = 64;
 constexpr size_t kCheckedBytes = size_t{8} << 20;  // many measurements: the check must not take longer than they do
 constexpr size_t kMaxBytesOfHost = size_t{64} << 20;
 constexpr size_t kMaxBytesOfGpu = size_t{1} << 30;
-#ifdef TUTTI_HAS_CUDA
-constexpr bool kHasCuda = true;
-#else
-constexpr bool kHasCuda = false;
-#endif
 
 /// All that are made by an algorithm.
 std::vector<std::string> tunable() {
@@ -104,7 +99,8 @@ void RequestOptions::add_run_options(CLI::App& command) {
       ->check(tools::kFromZero)
       ->option_text("SECONDS");
   command.add_flag("--figures", request_.figures,
-                   "Measure latency and processor time of the network between the hosts, for hardware.file");
+                   "Measure latency and processor time of the network between the hosts, and the rate of the memory "
+                   "that ranks of a host share, for hardware.file");
   command.add_option("--out", request_.out, "Where the table or the figures go (default: standard output)")
       ->option_text("FILE");
   request_.bench.graph = true;
@@ -119,10 +115,8 @@ Request RequestOptions::finish() const {
   const Status launched = bench.session.ask_launcher();
   demand(launched.ok(), "--ranks", std::string(launched.text()));
   const bool cuda = bench.session.wants_cuda(device_);
-  demand(
-      !cuda || kHasCuda, "--device",
-      "cuda is not in this build, and --device or the setting device asks for it; build with './dev build cuda', which "
-      "needs a CUDA toolkit");
+  const Status runnable = tools::Session::check_cuda(cuda);
+  demand(runnable.ok(), "--device", std::string(runnable.text()));
   demand(cuda || !bench.registered, "--register", "needs --device cuda");
   demand(!cuda || !request.figures, "--figures", "measures between host ranks; leave out --device cuda");
   if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;

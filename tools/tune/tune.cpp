@@ -24,7 +24,8 @@ Examples:
   tutti tune --ranks 8 --device cuda --out h200x8.yaml
   tutti bench all_reduce -n 8 --device cuda --set settings.tuner.table.file=h200x8.yaml
 
-With --figures it measures the network between the hosts instead, and writes hardware figures:
+With --figures it measures the network between the hosts and the memory of the hosts instead, and writes hardware
+figures:
   srun tutti tune --figures --out figures.yaml
   tutti tune --figures -n 2 --hosts a,b --out figures.yaml)";
 
@@ -70,7 +71,7 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
   return written;
 }
 
-/// The same for the figures of the network.
+/// The same for the hardware figures.
 Status measure_figures_as(const Request& request, const UniqueId& id, int rank) {
   const tools::Session& session = request.bench.session;
   Options options = session.options(rank);
@@ -78,7 +79,7 @@ Status measure_figures_as(const Request& request, const UniqueId& id, int rank) 
   TUTTI_ASSIGN(const std::string network, network_of(config));
   options.settings.emplace_back("device", "host");
   TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, session.rank_count, options));
-  TUTTI_ASSIGN(const NetworkMeasurement measured, measure_network(communicator, config.text("host")));
+  TUTTI_ASSIGN(const Measurements measured, measure(communicator, config.text("host")));
   const Status written = rank == 0 ? write(request, figures_text(request, network, measured)) : Status();
   TUTTI_TRY(bench::report_to_first(communicator));
   return written;

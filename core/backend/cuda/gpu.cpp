@@ -78,13 +78,16 @@ class CudaGpu : public Gpu {
     const uint32_t max_ctas = share_of(options_.max_channels);
     uint32_t max_stripes = options_.rank_count > kManyRanks ? kMaxStripesOfMany : kMaxStripes;
     // A network connection has the channels of collectives.
-    if (options_.net != nullptr) max_stripes = std::min(max_stripes, options_.max_channels);
-    options.net = options_.net;
+    if (has_networks()) max_stripes = std::min(max_stripes, options_.max_channels);
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
     options.timeout = options_.timeout;
-    TUTTI_ASSIGN(const DirectMemory direct, direct_memory());
-    options.direct = direct != DirectMemory::kNone;
+    for (uint32_t network = 0; network < nets().size(); ++network) {
+      TUTTI_ASSIGN(const uint32_t heap, heap_of(network));
+      options.networks.push_back({nets()[network].get(), heap});
+    }
+    options.paths = options_.fabric->paths();
+    options.call_networks = options_.call_networks;
     for (const tuner::Protocol& protocol : protocols) {
       GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
@@ -94,9 +97,9 @@ class CudaGpu : public Gpu {
       if (many && link.layout.slot_bytes > kSmallSlot) {
         TUTTI_ASSIGN(link.layout, layout_of(protocol, kSmallSlot));
       }
-      if (options_.net != nullptr && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
+      if (has_networks() && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
         link.has_flags = protocol.properties.flags_in_data == TUTTI_FLAGS_PAIRS;
-        TUTTI_TRY(fit_network(protocol.name, link));
+        TUTTI_TRY(fit_networks(protocol.name, link));
       }
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_stripes};
@@ -109,7 +112,7 @@ class CudaGpu : public Gpu {
     heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
     heaps.push_back(std::make_unique<transport::StagedHeap>());
     heaps.push_back(std::make_shared<transport::PinnedHeap>());
-    heaps.push_back(std::make_shared<transport::DirectHeap>(device_, direct == DirectMemory::kDmabuf));
+    for (const bool dmabuf : {false, true}) heaps.push_back(std::make_shared<transport::DirectHeap>(device_, dmabuf));
     TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
     return {};
   }
@@ -226,8 +229,7 @@ class CudaGpu : public Gpu {
   Status fault() const override {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
     if (code == 0) return {};
-    return kernel_fault(*control(), options_.rank, options_.timeout,
-                        options_.net == nullptr ? std::string() : options_.net->describe(control()->peer),
+    return kernel_fault(*control(), options_.rank, options_.timeout, options_.fabric->describe(control()->peer),
                         shares_context_);
   }
 
@@ -238,58 +240,61 @@ class CudaGpu : public Gpu {
   }
 
  private:
-  enum class DirectMemory { kNone, kPointer, kDmabuf };
-  /// How the network registers memory of this GPU.
-  Result<DirectMemory> direct_memory() const {
-    if (options_.net == nullptr || options_.direct == Direct::kOff) return DirectMemory::kNone;
-    const transport::Net::Options& net = options_.net->options();
-    if (options_.net->only_slots()) return without_direct_memory();
+  const std::vector<std::unique_ptr<transport::Net>>& nets() const { return options_.fabric->nets(); }
+  bool has_networks() const { return !nets().empty(); }
+
+  /// Whether a network carries messages of this rank. Further networks may serve fail-over.
+  bool carries(uint32_t network) const {
+    const transport::Paths& paths = options_.fabric->paths();
+    return network < options_.call_networks || std::find(paths.begin(), paths.end(), network) != paths.end();
+  }
+
+  /// The kind of memory of slots that a network moves: memory of this GPU if the network registers it.
+  Result<uint32_t> heap_of(uint32_t network) const {
+    if (options_.direct == Direct::kOff || !carries(network)) return GpuLinks::kRelayed;
+    const transport::Net& net = *nets()[network];
+    if (net.only_slots()) return GpuLinks::kRelayed;  // setup has refused Direct::kOn
     const auto takes = [&](uint64_t capability, uint32_t memory) {
-      return (net.capabilities & capability) != 0 && options_.net->registers(memory);
+      return (net.options().capabilities & capability) != 0 && net.registers(memory);
     };
-    if (takes(TUTTI_NET_CAP_DMABUF, TUTTI_MEMORY_DMABUF) && cuda::exports_dmabufs(device_)) {
-      return DirectMemory::kDmabuf;
-    }
-    if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return DirectMemory::kPointer;
-    if (options_.direct == Direct::kAuto) return DirectMemory::kNone;
+    if (takes(TUTTI_NET_CAP_DMABUF, TUTTI_MEMORY_DMABUF) && cuda::exports_dmabufs(device_)) return GpuLinks::kDmabuf;
+    if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return GpuLinks::kDirect;
+    if (options_.direct == Direct::kAuto) return GpuLinks::kRelayed;
     return Status(
         Code::kUnsupported,
         fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
-                    net.name, device_));
+                    net.options().name, device_));
   }
 
-  /// With net.failover or check.data.
-  Result<DirectMemory> without_direct_memory() const {
-    if (options_.direct != Direct::kOn) return DirectMemory::kNone;
-    return Status(Code::kConfig,
-                  "net.direct is on, but with net.failover or check.data the network moves memory of the host alone; "
-                  "set net.direct to auto");
+  /// Leaves room for a record behind each slot that networks move. Any of the networks may carry the slots.
+  Status fit_networks(std::string_view protocol, GpuLinks::Protocol& link) const {
+    if (nets().front()->only_slots()) return {};  // slots of the networks have a layout of their own
+    for (uint32_t network = 0; network < nets().size(); ++network) {
+      if (carries(network)) TUTTI_TRY(fit_network(protocol, link, *nets()[network]));
+    }
+    if (!link.has_flags) link.layout.slot_stride += transport::Relay::kRecordRoom;
+    return {};
   }
 
-  /// Leaves room for a record behind each slot that the network moves. A message of the network carries the data of a
-  /// slot, and a connection of the network has requests for all slots.
-  Status fit_network(std::string_view protocol, GpuLinks::Protocol& link) const {
-    if (options_.net->only_slots()) return {};  // slots of the network have a layout of their own
-    tutti_slot_layout& layout = link.layout;
-    const uint64_t room = options_.net->max_message_bytes();
+  /// A message of the network carries the data of a slot, and a connection of the network has requests for all slots.
+  Status fit_network(std::string_view protocol, const GpuLinks::Protocol& link, const transport::Net& net) const {
+    const tutti_slot_layout& layout = link.layout;
+    const uint64_t room = net.max_message_bytes();
     const uint64_t longest = link.has_flags ? transport::LineRelay::message_bytes(layout)
                                             : layout.slot_bytes + sizeof(transport::Relay::Record);
     if (longest > room) {
       return {Code::kConfig, fmt::format("protocol '{}' has slots of {} bytes between GPUs, but network '{}' carries "
                                          "messages of at most {} bytes; lower p2p.slot_size",
-                                         protocol, layout.slot_bytes, options_.net->options().name, room)};
+                                         protocol, layout.slot_bytes, net.options().name, room)};
     }
     if (link.has_flags) return {};
-    const bool groups = (options_.net->options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
+    const bool groups = (net.options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
     const bool splits = options_.direct != Direct::kOff;  // a peer may be direct where this rank is not
     const uint32_t requests = transport::Relay::requests(layout.slot_count, splits, groups);
-    if (requests > TUTTI_NET_MIN_REQUESTS) {
-      return {Code::kConfig, fmt::format("{} slots between GPUs need {} requests of the network at once, but networks "
-                                         "offer {}; lower p2p.slots, or set net.direct to off",
-                                         layout.slot_count, requests, TUTTI_NET_MIN_REQUESTS)};
-    }
-    layout.slot_stride += transport::Relay::kRecordRoom;
-    return {};
+    if (requests <= TUTTI_NET_MIN_REQUESTS) return {};
+    return {Code::kConfig, fmt::format("{} slots between GPUs need {} requests of the network at once, but networks "
+                                       "offer {}; lower p2p.slots, or set net.direct to off",
+                                       layout.slot_count, requests, TUTTI_NET_MIN_REQUESTS)};
   }
 
   Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol, uint64_t slot_bytes) const {
@@ -334,7 +339,7 @@ class CudaGpu : public Gpu {
   };
 
   /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
-  bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
+  bool is_limited() const { return !has_networks() && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
   uint32_t message_ctas() const {
     return is_limited() ? std::clamp(options_.max_channels / 2, 1u, kMessageCtas) : kMessageCtas;
   }

@@ -12,10 +12,10 @@
 
 #include "backend/call.h"
 #include "backend/cuda/kernel_waits.h"
+#include "backend/host/fabric.h"
 #include "backend/plans.h"
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
-#include "transport/net.h"
 
 namespace tutti::backend {
 
@@ -35,9 +35,10 @@ class Gpu {
     uint64_t slot_bytes = 0;             ///< payload of a slot; 0: the protocol's choice
     bool staged = false;                 ///< go through memory of the host, even where GPUs reach each other
     std::vector<uint32_t> local_ranks;   ///< ranks of this rank's host, with this rank
-    transport::Net* net = nullptr;       ///< to ranks of all other hosts
+    const Fabric* fabric = nullptr;      ///< has the networks to ranks of other hosts; outlives the Gpu
+    uint32_t call_networks = 1;          ///< so many networks of the fabric, the first ones, may be networks of calls
     std::chrono::nanoseconds timeout{};  ///< limit of one wait in a kernel
-    Direct direct = Direct::kAuto;       ///< whether the network moves memory of the GPU
+    Direct direct = Direct::kAuto;       ///< whether networks move memory of the GPU
   };
   /// Binds to the calling thread's GPU and finds the GPUs of all ranks; all ranks call it. kUnsupported in builds
   /// without CUDA, or for more ranks than a kernel supports.

@@ -7,10 +7,11 @@
 
 namespace tutti::backend {
 
-/// The messages of one launch: at most one message per peer and direction, all of one protocol.
+/// The messages of one launch: at most one message per peer and direction, all of one protocol and network.
 struct GpuMessages::Round {
   size_t number;  ///< how many messages of the group go before on the same connection
   uint32_t protocol;
+  uint32_t network;
   uint32_t part;  ///< messages between ranks of about the same distance, as many as a launch holds
   auto operator<=>(const Round&) const = default;
 };
@@ -48,7 +49,7 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
                                       static_cast<uint32_t>(call.root), call.count * size_of(call.type),
                                       programs_.stripes_for(decision.protocol, decision.channels)};
     const uint32_t part = part_of(message, rank_, programs_.rank_count());
-    Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol, part}];
+    Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol, decision.network, part}];
     launch.messages.push_back(message);
     launch.members.push_back(batch->indices.size());
     batch->indices.emplace_back();
@@ -56,7 +57,7 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
   for (const auto& [round, launch] : launches) {
     const auto index = static_cast<uint32_t>(batch->launches.size());
     GpuCall& call = batch->launches.emplace_back();
-    TUTTI_TRY(programs_.begin_messages(round.protocol, call));
+    TUTTI_TRY(programs_.begin_messages(round.protocol, round.network, call));
     TUTTI_ASSIGN(const std::vector<uint32_t> indices, programs_.lay_out(launch.messages, call));
     for (size_t i = 0; i < indices.size(); ++i) batch->indices[launch.members[i]] = {index, indices[i]};
   }

@@ -28,6 +28,10 @@ std::vector<tutti_cuda_link> without_slots(std::vector<tutti_cuda_link> links) {
   return links;
 }
 
+transport::GpuKey message_key(const GpuCall& call, const tutti_cuda_message& message) {
+  return {call.protocol, Traffic::kPointToPoint, message.stripe_count, message.peer, {}, call.network};
+}
+
 /// Messages and copies run the first channel's plan alone: their stripes are cut by size.
 tuner::Decision on_first_channel(tuner::Decision decision) {
   decision.channels = 1;
@@ -89,24 +93,25 @@ Status GpuPrograms::load_for_registered() {
   return {};
 }
 
-Status GpuPrograms::begin(uint32_t protocol, Traffic traffic, GpuCall& call) {
+Status GpuPrograms::begin(uint32_t protocol, uint32_t network, Traffic traffic, GpuCall& call) {
   TUTTI_TRY(load(protocol));
   const tuner::Protocol& with = selector_.choices().protocols[protocol];
   call.protocol = protocol;
+  call.network = network;
   call.ops = with.ops;
   call.plugin = with.plugin;
   call.launch.struct_size = sizeof call.launch;
-  call.links = links_.describe(protocol, traffic, options_.sequences, call.launch);
+  call.links = links_.describe(protocol, network, traffic, options_.sequences, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
   call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;
   return {};
 }
 
-Status GpuPrograms::begin_messages(uint32_t protocol, GpuCall& call) {
+Status GpuPrograms::begin_messages(uint32_t protocol, uint32_t network, GpuCall& call) {
   call.copies = true;
   call.launch.reduce_op = TUTTI_SUM;
-  return begin(protocol, Traffic::kPointToPoint, call);
+  return begin(protocol, network, Traffic::kPointToPoint, call);
 }
 
 uint32_t GpuPrograms::stripes_for(uint32_t protocol, uint32_t channels) const {
@@ -122,8 +127,7 @@ Status GpuPrograms::offer(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_RECEIVE) continue;
-    TUTTI_ASSIGN(call.links[message.peer].from,
-                 links_.offer({call.protocol, Traffic::kPointToPoint, message.stripe_count, message.peer}));
+    TUTTI_ASSIGN(call.links[message.peer].from, links_.offer(message_key(call, message)));
   }
   return {};
 }
@@ -132,8 +136,7 @@ Status GpuPrograms::reach(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_SEND) continue;
-    TUTTI_ASSIGN(call.links[message.peer].to,
-                 links_.reach({call.protocol, Traffic::kPointToPoint, message.stripe_count, message.peer}));
+    TUTTI_ASSIGN(call.links[message.peer].to, links_.reach(message_key(call, message)));
   }
   if (is_large(call.launch.rank_count, {})) return place_message_links(call);
   backend::place_links(call.links, call.launch);
@@ -141,9 +144,10 @@ Status GpuPrograms::reach(GpuCall& call) {
 }
 
 /// Puts links of the large form, by rank, into a row in memory of the GPU. Returns the row.
-Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Traffic traffic, uint32_t row,
+Result<const tutti_cuda_link*> GpuPrograms::place_links(const GpuCall& call, Traffic traffic, uint32_t row,
                                                         std::span<const tutti_cuda_link> links) {
-  const auto [found, is_new] = tables_.try_emplace({protocol, traffic}, Links{LinkTable(plans_.rank_count()), {}});
+  const auto [found, is_new] =
+      tables_.try_emplace({call.protocol, call.network, traffic}, Links{LinkTable(plans_.rank_count()), {}});
   Links& own = found->second;
   if (is_new) {
     TUTTI_ASSIGN(own.on_device, cuda::DeviceMemory::create(options_.device, own.table.all().size_bytes()));
@@ -164,9 +168,9 @@ Status GpuPrograms::place_message_links(GpuCall& call) {
     if (message.kind == TUTTI_CUDA_SEND) links[message.peer].to = call.links[message.peer].to;
     if (message.kind == TUTTI_CUDA_RECEIVE) links[message.peer].from = call.links[message.peer].from;
     const uint32_t row = LinkTable::row_of(message.stripe_count);
-    TUTTI_TRY(place_links(call.protocol, Traffic::kPointToPoint, row, links).status());
+    TUTTI_TRY(place_links(call, Traffic::kPointToPoint, row, links).status());
   }
-  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Traffic::kPointToPoint, 0, blank));
+  TUTTI_ASSIGN(call.launch.tables.links, place_links(call, Traffic::kPointToPoint, 0, blank));
   call.links.clear();
   return {};
 }
@@ -174,15 +178,16 @@ Status GpuPrograms::place_message_links(GpuCall& call) {
 /// Makes slots for all messages that the program receives, then for all messages that it sends.
 Status GpuPrograms::connect(Program& program, const tuner::Decision& decision, GpuCall& call) {
   const program::SlotPeers peers = slot_peers(program.channels);
+  const auto key = [&](uint32_t peer, std::span<const transport::Ports> ports) {
+    return transport::GpuKey{call.protocol, Traffic::kCollective, decision.channels, peer, ports, call.network};
+  };
   for (const uint32_t peer : peers.senders) {
-    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
-    TUTTI_ASSIGN(call.links[peer].from,
-                 links_.offer({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision, peer));
+    TUTTI_ASSIGN(call.links[peer].from, links_.offer(key(peer, ports)));
   }
   for (const uint32_t peer : peers.receivers) {
-    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
-    TUTTI_ASSIGN(call.links[peer].to,
-                 links_.reach({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision, peer));
+    TUTTI_ASSIGN(call.links[peer].to, links_.reach(key(peer, ports)));
   }
   if (!program.is_large) {
     backend::place_links(call.links, call.launch);
@@ -199,7 +204,7 @@ Status GpuPrograms::place_large(Program& program, uint32_t row, GpuCall& call) {
   // numbers of CTAs.
   const std::vector<tutti_cuda_link> links = numbers_are_ranks ? call.links : without_slots(call.links);
   TUTTI_ASSIGN(const tutti_cuda_link* const links_by_rank,
-               place_links(call.protocol, Traffic::kCollective, numbers_are_ranks ? row : 0, links));
+               place_links(call, Traffic::kCollective, numbers_are_ranks ? row : 0, links));
   if (program.on_device.size() == 0) {
     const LargePrograms large(program.channels, options_.rank, call.launch.rank_count);
     TUTTI_ASSIGN(cuda::DeviceMemory memory, cuda::DeviceMemory::create(options_.device, large.bytes()));
@@ -213,13 +218,13 @@ Status GpuPrograms::place_large(Program& program, uint32_t row, GpuCall& call) {
   return {};
 }
 
-/// The ports of each channel of an algorithm; none for a peer of this host. The first call makes the connections of all
-/// CTAs, so the decision's number of channels plays no part.
-Result<std::vector<transport::Ports>> GpuPrograms::ports_of(uint32_t algorithm, uint32_t peer) const {
+/// The ports of each channel of an algorithm; none for a peer of this host. The algorithm knows the ports of the first
+/// network alone. The first call makes the connections of all CTAs, so the decision's number of channels plays no part.
+Result<std::vector<transport::Ports>> GpuPrograms::ports_of(const tuner::Decision& decision, uint32_t peer) const {
   std::vector<transport::Ports> ports;
-  if (!links_.relayed(peer)) return ports;
-  for (uint32_t channel = 0; channel < selector_.choices().algorithms[algorithm].channels; ++channel) {
-    TUTTI_ASSIGN(ports.emplace_back(), plans_.ports(algorithm, channel, peer));
+  if (!links_.relayed(peer) || decision.network != 0) return ports;
+  for (uint32_t channel = 0; channel < selector_.choices().algorithms[decision.algorithm].channels; ++channel) {
+    TUTTI_ASSIGN(ports.emplace_back(), plans_.ports(decision.algorithm, channel, peer));
   }
   return ports;
 }
@@ -237,7 +242,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   TUTTI_ASSIGN(Program* const program, GpuPrograms::program(decision, call, in_place));
   decision.channels = std::min(decision.channels, program->most_channels);
   auto made = std::make_unique<GpuCall>();
-  TUTTI_TRY(begin(decision.protocol, Traffic::kCollective, *made));
+  TUTTI_TRY(begin(decision.protocol, decision.network, Traffic::kCollective, *made));
   made->copies = !program::reduces(call.collective);
   made->to_registered = program->direct_store;
   TUTTI_TRY(connect(*program, decision, *made));
@@ -328,7 +333,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decisio
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make_launch(const tuner::Decision& decision, uint64_t block_bytes,
                                                           std::span<const backend::Hop> hops) {
   auto made = std::make_unique<GpuCall>();
-  TUTTI_TRY(begin_messages(decision.protocol, *made));
+  TUTTI_TRY(begin_messages(decision.protocol, decision.network, *made));
   made->launch.block_bytes = block_bytes;
   std::vector<backend::Message> messages;
   for (const backend::Hop& hop : hops) {
@@ -354,7 +359,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   }
   TUTTI_ASSIGN(const program::Copies copies, program::copies(plans, options_.rank, in_place));
   auto made = std::make_unique<GpuCall>();
-  TUTTI_TRY(begin(decision.protocol, Traffic::kCollective, *made));
+  TUTTI_TRY(begin(decision.protocol, decision.network, Traffic::kCollective, *made));
   made->copies = made->to_registered = made->has_side = true;
   backend::place_links(made->links, made->launch);
   encode_copies(copies, call.count * size_of(call.type), made->launch);
@@ -412,8 +417,8 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
 }
 
 Result<GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call, bool in_place) {
-  CallKey key{decision, call.collective, static_cast<uint32_t>(call.root), in_place, direct_store(decision, call)};
-  key.decision.network = 0;  // programs of all networks are equal
+  const CallKey key{decision, call.collective, static_cast<uint32_t>(call.root), in_place,
+                    direct_store(decision, call)};
   auto& program = programs_[key];
   if (program != nullptr) return program.get();
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind

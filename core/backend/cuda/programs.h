@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "backend/call.h"
@@ -27,6 +28,7 @@ struct GpuCall {
   /// By rank, for the small form. In the large form, the launch has them in memory of the GPU.
   std::vector<tutti_cuda_link> links;
   uint32_t protocol = 0;
+  uint32_t network = 0;  ///< of the call
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
   bool copies = false;         ///< elements are moved, not combined: any type of their size does
@@ -70,8 +72,8 @@ class GpuPrograms {
   /// Loads the kernels that only calls with registered outputs run.
   Status load_for_registered();
 
-  /// Makes `call` an empty launch of messages with a protocol.
-  Status begin_messages(uint32_t protocol, GpuCall& call);
+  /// Makes `call` an empty launch of messages with a protocol, over a network.
+  Status begin_messages(uint32_t protocol, uint32_t network, GpuCall& call);
   /// Stripes of a message: equal on both ends, which know its size, type and protocol alone.
   uint32_t stripes_for(uint32_t protocol, uint32_t channels) const;
   /// Puts messages into it; returns where each went.
@@ -112,7 +114,7 @@ class GpuPrograms {
   Result<bool> needs_messages(const tuner::Decision& decision, Collective collective) const;
   bool gains_by_messages(const tuner::Decision& decision, const Call& call) const;
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
-  Status begin(uint32_t protocol, transport::Traffic traffic, GpuCall& call);
+  Status begin(uint32_t protocol, uint32_t network, transport::Traffic traffic, GpuCall& call);
   Status load(uint32_t protocol);
   Status place_on_device(Program& program);
   /// The links of launches of the large form.
@@ -120,12 +122,12 @@ class GpuPrograms {
     LinkTable table;
     cuda::DeviceMemory on_device;
   };
-  Result<const tutti_cuda_link*> place_links(uint32_t protocol, transport::Traffic traffic, uint32_t row,
+  Result<const tutti_cuda_link*> place_links(const GpuCall& call, transport::Traffic traffic, uint32_t row,
                                              std::span<const tutti_cuda_link> links);
   Status place_message_links(GpuCall& call);
   Status connect(Program& program, const tuner::Decision& decision, GpuCall& call);
   Status place_large(Program& program, uint32_t row, GpuCall& call);
-  Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
+  Result<std::vector<transport::Ports>> ports_of(const tuner::Decision& decision, uint32_t peer) const;
 
   Result<uint8_t*> allocate_scratch(uint64_t bytes);
 
@@ -135,9 +137,9 @@ class GpuPrograms {
   transport::GpuLinks& links_;
   std::vector<cuda::DeviceMemory> scratch_buffers_;
   ScratchMemory scratch_{[this](uint64_t bytes) { return allocate_scratch(bytes); }};
-  cuda::DeviceMemory progress_;                                      // by channel; empty: no program has strands so far
-  std::vector<bool> loaded_;                                         // by protocol: its kernels are on the GPU
-  std::map<std::pair<uint32_t, transport::Traffic>, Links> tables_;  // by protocol
+  cuda::DeviceMemory progress_;  // by channel; empty: no program has strands so far
+  std::vector<bool> loaded_;     // by protocol: its kernels are on the GPU
+  std::map<std::tuple<uint32_t, uint32_t, transport::Traffic>, Links> tables_;  // by protocol and network
   std::map<CallKey, std::unique_ptr<Program>> programs_;
   ByShape<GpuCall> kept_;
 };

@@ -48,7 +48,10 @@ Status HostBackend::serve(const tuner::Selector& selector, const Plans& plans) {
 }
 
 Status HostBackend::run(const Call& call) {
-  TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
+  const auto prepared = executions_->prepare(call);
+  if (!prepared.ok()) [[unlikely]]
+    return owner_.settle(prepared.status());
+  Execution* const execution = *prepared;
   const Turn turn = ledger_.attendance.count(Turn::Kind::kCollective);
   execution->bind(call, ++calls_, turn, ledger_.history.add_call(execution->shape), executions_->scratch());
   ledger_.history.enter(Phase::kIn);
@@ -72,7 +75,10 @@ Status HostBackend::run_jobs(std::span<Job> jobs, const Call& call) {
 
 Status HostBackend::run_messages(std::span<const Call> calls) {
   TUTTI_TRY(copy_to_self(calls));
-  TUTTI_ASSIGN(std::vector<Execution> messages, prepare_messages(calls));
+  auto prepared = prepare_messages(calls);
+  if (!prepared.ok()) [[unlikely]]
+    return owner_.settle(prepared.status());
+  std::vector<Execution> messages = *std::move(prepared);
   std::vector<Job> jobs = number_messages(calls, messages);
   put_in_order(jobs);
   ledger_.history.enter_messages(Phase::kIn, CallShape::of(calls.front()));

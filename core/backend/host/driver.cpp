@@ -18,6 +18,26 @@ constexpr std::chrono::microseconds kLongYield{4};
 constexpr std::chrono::milliseconds kMoveInterval{10};
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
 
+/// The state of a wait since its last movement.
+struct Idleness {
+  uint32_t rounds = 0;
+  bool slept = false;
+  Clock::time_point since = {};
+  /// The time since which no message of the jobs has moved; zero: one moved in the last round. Help for the engine does
+  /// not count: it may dial for ever.
+  Clock::time_point no_message_since = {};
+
+  /// A round without movement, and without help for the engine, begins to count.
+  void begin() {
+    if (rounds == 0) since = Clock::now();
+    if (no_message_since == Clock::time_point{}) no_message_since = since;
+  }
+  void helped() {
+    rounds = 0;
+    slept = false;
+  }
+};
+
 /// Moves the calling thread to one of the processors `to`. It may use all of `allowed` afterwards.
 void move_to(const cpu_set_t& to, const cpu_set_t& allowed) {
   if (sched_setaffinity(0, sizeof to, &to) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
@@ -96,22 +116,23 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
   for (Job& job : jobs) job.done = false;
   const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
   progress::Engine::Drive drive(engine_);
-  uint32_t idle = 0;
-  bool slept = false;  // since the last movement
-  Clock::time_point idle_since{};
+  Idleness idle;
   for (;;) {
-    const Round now = round(jobs, idle == 0 ? spins : kSharedSpins);
+    const Round now = round(jobs, idle.rounds == 0 ? spins : kSharedSpins);
     if (now.failure.code != TUTTI_OK) return now.failure;
     if (!now.pending) return {};
-    const bool helped = engine_ != nullptr && engine_->assist(awaited_peer(jobs, idle));
-    if (now.moved || helped) {
-      idle = 0;
-      slept = false;
+    const bool helped = engine_ != nullptr && engine_->assist(awaited_peer(jobs, idle.rounds));
+    if (now.moved) {
+      idle = {};
       tell({}, nullptr);
       continue;
     }
-    if (idle == 0) idle_since = Clock::now();
-    if (!slept && polls_on(++idle, idle_since)) continue;
+    if (helped) {
+      idle.helped();
+      continue;
+    }
+    idle.begin();
+    if (!idle.slept && polls_on(++idle.rounds, idle.since)) continue;
     progress::Sleeper announced(*options_.bell);
     // Asked before the last look: a failure that was told earlier then ends it.
     const bool any_left = attendance_ != nullptr && attendance_->any_left();
@@ -119,20 +140,19 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     if (last.failure.code != TUTTI_OK) return last.failure;
     if (!last.pending) return {};
     if (last.moved) {
-      idle = 0;
-      slept = false;
+      idle = {};
       tell({}, nullptr);
       continue;
     }
-    tell(idle_since, last.waiting);
+    tell(idle.no_message_since, last.waiting);
     if (any_left) {
       if (const Outcome absence = find_absence(jobs); absence.absence) return absence;
     }
-    if (Clock::now() - idle_since > options_.operation_timeout) return {TUTTI_TIMEOUT, last.waiting};
+    if (Clock::now() - idle.no_message_since > options_.operation_timeout) return {TUTTI_TIMEOUT, last.waiting};
     drive.pause();
     announced.sleep(kSleepLimit);
     drive.resume();
-    slept = true;
+    idle.slept = true;
   }
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/host/execution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <new>
 
 namespace tutti::backend {
 namespace {
@@ -54,7 +57,7 @@ Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_pl
   TUTTI_ASSIGN(execution->decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
   TUTTI_ASSIGN(const Program* program,
                programs_.collective(execution->decision, call.collective, static_cast<uint32_t>(call.root), in_place));
-  add_works(*execution, call, *program, execution->decision.protocol);
+  TUTTI_TRY(add_works(*execution, call, *program, execution->decision.protocol));
   execution->shape = CallShape::of(call, way_of(execution->decision));
   return execution;
 }
@@ -63,13 +66,13 @@ Status Executions::append_message(Execution& execution, const Call& call) {
   TUTTI_ASSIGN(execution.decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
   TUTTI_ASSIGN(const Program* program,
                programs_.message(execution.decision, static_cast<uint32_t>(call.root), call.receives));
-  add_works(execution, call, *program, execution.decision.protocol);
+  TUTTI_TRY(add_works(execution, call, *program, execution.decision.protocol));
   execution.shape = CallShape::of(call, way_of(execution.decision));
   return {};
 }
 
 /// Channels run side by side, so each has scratch memory of its own.
-void Executions::reserve_scratch(Execution& execution) {
+Status Executions::reserve_scratch(Execution& execution) {
   uint64_t bytes = 0;
   for (const tutti_work& work : execution.works) {
     execution.scratch_begins.push_back(bytes);
@@ -77,12 +80,22 @@ void Executions::reserve_scratch(Execution& execution) {
     bytes += round_up(work.program->scratch_chunks * chunk_bytes, kLineBytes);
   }
   if (bytes == 0) execution.scratch_begins.clear();
-  if (scratch_.size() * kLineBytes < bytes) scratch_ = std::vector<Line>(bytes / kLineBytes);
+  if (bytes <= scratch_bytes_) return {};
+  scratch_.reset();
+  scratch_bytes_ = 0;
+  scratch_.reset(new (std::nothrow) Line[bytes / kLineBytes]);
+  if (scratch_ == nullptr) {
+    return {Code::kSystem, fmt::format("the algorithm needs a scratch buffer of {} bytes, which this host does not "
+                                       "have; make smaller calls, or choose another algorithm",
+                                       bytes)};
+  }
+  scratch_bytes_ = bytes;
+  return {};
 }
 
 /// Each channel takes an even share of every block, cut at cache lines. The longest message of a plan takes no more
 /// slots than one chunk of a plan whose messages have one chunk.
-void Executions::add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol_index) {
+Status Executions::add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol_index) {
   const uint64_t bytes = size_of(call.type);
   const uint64_t line = kLineBytes / bytes;
   const uint64_t share = round_up(ceil_div(call.count, program.channels.size()), line);
@@ -116,10 +129,11 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.scalar = call.reduction.scalar;
     execution.works.push_back(work);
   }
-  reserve_scratch(execution);
+  TUTTI_TRY(reserve_scratch(execution));
   execution.jobs.clear();
   for (tutti_work& work : execution.works)
     execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false, {}});
+  return {};
 }
 
 }  // namespace tutti::backend

@@ -49,21 +49,23 @@ class Executions {
   Status append_message(Execution& execution, const Call& call);
   /// As long as the largest need of an execution so far. Calls run one at a time, so they share it. A later prepare()
   /// may move it.
-  uint8_t* scratch() { return reinterpret_cast<uint8_t*>(scratch_.data()); }
+  uint8_t* scratch() { return reinterpret_cast<uint8_t*>(scratch_.get()); }
 
  private:
   struct alignas(64) Line {
     uint8_t bytes[64];
   };
   Result<std::unique_ptr<Execution>> make(const Call& call, bool in_place);
-  void add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol);
-  void reserve_scratch(Execution& execution);
+  Status add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol);
+  /// kSystem: the host has no memory of this size.
+  Status reserve_scratch(Execution& execution);
 
   Options options_;
   const tuner::Selector& selector_;
   Programs& programs_;
   ByShape<Execution> kept_;
-  std::vector<Line> scratch_;
+  std::unique_ptr<Line[]> scratch_;
+  uint64_t scratch_bytes_ = 0;
 };
 
 }  // namespace tutti::backend

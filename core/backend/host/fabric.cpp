@@ -24,7 +24,7 @@ Fabric::~Fabric() {
 
 /// The devices of a key are those of the call's network.
 transport::Net& Fabric::net_of(transport::Key& key, uint32_t network) {
-  const uint32_t of_path = paths_.empty() ? network : paths_[key.peer].value_or(network);
+  const uint32_t of_path = transport::network_to(key.peer, network, paths_);
   if (of_path != network) key.device = key.peer_device = TUTTI_NO_NET;
   return *nets_[of_path];
 }

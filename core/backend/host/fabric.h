@@ -24,7 +24,8 @@ class Fabric {
   ~Fabric();
 
   /// The networks of paths, by peer, in place of that of the call. Before the first connection.
-  void set_paths(std::vector<std::optional<uint32_t>> paths) { paths_ = std::move(paths); }
+  void set_paths(transport::Paths paths) { paths_ = std::move(paths); }
+  const transport::Paths& paths() const { return paths_; }
   /// `network`: index of the network to a peer on a different host, if the path to the peer has none of its own.
   tutti_connection* sender(const transport::Key& key, uint32_t network);
   tutti_connection* receiver(const transport::Key& key, uint32_t network);
@@ -38,8 +39,7 @@ class Fabric {
   bool drain(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
   /// Returns true when sent data has left this process, or `failed()`; false if some was still there after `limit`.
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
-  /// The first network; null: there is none.
-  transport::Net* net() { return nets_.empty() ? nullptr : nets_.front().get(); }
+  const std::vector<std::unique_ptr<transport::Net>>& nets() const { return nets_; }
   /// Of all networks; null: there is none.
   progress::Engine* engine() { return nets_.empty() ? nullptr : &nets_.front()->engine(); }
   /// The networks' connections with a peer, see transport::Net::describe(). Empty: there are none, or the peer
@@ -62,7 +62,7 @@ class Fabric {
   transport::KeySpace shm_keys_;
   transport::KeySpace net_keys_;
   bool force_network_;
-  std::vector<std::optional<uint32_t>> paths_;  // by peer; empty: set_paths() was not called
+  transport::Paths paths_;
 };
 
 }  // namespace tutti::backend

@@ -9,12 +9,6 @@
 #include "program/passes/zero_copy.h"
 
 namespace tutti::backend {
-namespace {
-
-constexpr uint64_t kLineBytes = 64;
-
-}  // namespace
-
 Program Programs::empty_program(uint32_t protocol) const {
   Program program;
   program.payload_bytes = fabric_.payload_bytes(protocol, choices_.links);
@@ -36,11 +30,24 @@ Result<transport::Key> Programs::key(uint32_t channel, uint32_t peer, const tune
   return key;
 }
 
+/// A protocol has room for as many peers of a step as it states.
+Status Programs::check_fan(size_t peers, const tuner::Decision& decision) const {
+  const tuner::Protocol& protocol = choices_.protocols[decision.protocol];
+  if (peers <= protocol.properties.max_fan) return {};
+  const std::string algorithm =
+      decision.algorithm == tuner::kNoAlgorithm ? "a message" : "algorithm '" + plans_.name_of(decision) + "'";
+  return {Code::kInternal,
+          fmt::format("a step of {} has {} peers, and protocol '{}' takes {}; the cost of an algorithm "
+                      "states its most peers (fan, ALG-11): choose another algorithm",
+                      algorithm, peers, protocol.name, protocol.properties.max_fan)};
+}
+
 Status Programs::add_channel(Program& program, const program::Plan& plan, const tuner::Decision& decision) {
   auto channel = std::make_unique<ChannelProgram>();
   channel->program = program::encode(plan);
   channel->view = channel->program.view();
   for (const tutti_program_step& step : channel->program.steps) {
+    TUTTI_TRY(check_fan(std::max(channel->program.recv(step).size(), channel->program.send(step).size()), decision));
     for (const tutti_program_peer& peer : channel->program.recv(step)) {
       TUTTI_ASSIGN(const transport::Key from, key(plan.channel, peer.rank, decision, false));
       channel->connections.push_back(fabric_.receiver(from, decision.network));
@@ -57,9 +64,8 @@ Status Programs::add_channel(Program& program, const program::Plan& plan, const 
 /// The messages of any length that a connection holds. A message fills at most as many slots as a chunk may. A message
 /// of very many chunks fills more, as each of its chunks begins on a line.
 Result<uint32_t> Programs::proof_slots(uint32_t protocol, uint32_t message_chunks) const {
-  const uint64_t lines = std::max<uint64_t>(1, fabric_.payload_bytes(protocol, choices_.links) / kLineBytes);
-  const uint64_t least = (message_chunks + lines - 1) / lines;
-  const uint64_t of_message = std::max<uint64_t>({1, fabric_.chunk_slots(protocol, choices_.links), least});
+  const uint64_t of_message = transport::slots_of_message(
+      fabric_.payload_bytes(protocol, choices_.links), fabric_.chunk_slots(protocol, choices_.links), message_chunks);
   const uint32_t slots = fabric_.message_count(protocol, choices_.links);
   if (of_message <= slots) return static_cast<uint32_t>(slots / of_message);
   return Status(Code::kUnsupported,

@@ -50,6 +50,7 @@ class Programs {
     auto operator<=>(const MessageKey&) const = default;
   };
   Result<transport::Key> key(uint32_t channel, uint32_t peer, const tuner::Decision& decision, bool sends) const;
+  Status check_fan(size_t peers, const tuner::Decision& decision) const;
   Status add_channel(Program& program, const program::Plan& plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
   Result<uint32_t> proof_slots(uint32_t protocol, uint32_t message_chunks) const;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <map>
 
 namespace tutti::communicator {
 namespace {
@@ -15,12 +17,13 @@ using Endpoint = transport::Net::Endpoint;
 struct Head {
   double gbs;
   double latency_us;
+  uint64_t ports;
   uint64_t endpoints;
 };
 
 Head head_of(const transport::Net& net) {
   const tutti_net_properties& fastest = net.devices().front().properties;
-  return {fastest.speed_gbs, fastest.latency_us, net.endpoints().size()};
+  return {fastest.speed_gbs, fastest.latency_us, net.fastest_devices().size(), net.endpoints().size()};
 }
 
 void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
@@ -39,6 +42,26 @@ bool take(std::span<const std::byte>& bytes, T& value) {
 }
 
 }  // namespace
+
+uint64_t most_ports(const std::vector<std::vector<NetworkContact>>& ends) {
+  uint64_t most = 0;
+  for (const auto& of_rank : ends) most = std::max(most, of_rank.empty() ? 0 : of_rank.front().ports);
+  return most;
+}
+
+double share_gbs(const std::vector<std::vector<NetworkContact>>& ends, size_t network, std::span<const uint32_t> nodes,
+                 uint32_t channels, double port_gbs) {
+  std::map<uint32_t, double> ranks_of_node;
+  for (const uint32_t node : nodes) ++ranks_of_node[node];
+  double least = std::numeric_limits<double>::max();
+  for (size_t rank = 0; rank < ends.size(); ++rank) {
+    const NetworkContact& end = ends[rank][network];
+    const auto ports = static_cast<double>(std::max<uint64_t>(end.ports, 1));
+    const double used = std::min({ports, static_cast<double>(channels), ports / ranks_of_node.at(nodes[rank])});
+    least = std::min(least, used * (end.gbs > 0 ? end.gbs : port_gbs));
+  }
+  return least;
+}
 
 std::vector<std::byte> encode(const Contact& contact, const std::vector<std::unique_ptr<transport::Net>>& nets) {
   std::vector<std::byte> bytes;
@@ -63,6 +86,7 @@ Result<Contacted> decode_contact(std::span<const std::byte> bytes) {
     NetworkContact& network = decoded.networks.emplace_back();
     network.gbs = head.gbs;
     network.latency_us = head.latency_us;
+    network.ports = head.ports;
     network.endpoints.resize(head.endpoints);
     for (Endpoint& endpoint : network.endpoints) {
       if (!take(bytes, endpoint)) return wrong();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "communicator/own_interface.h"
 #include "communicator/state.h"
 #include "config/job.h"
 #include "launcher/meeting.h"
@@ -36,8 +37,8 @@ Result<Communicator> Communicator::from_environment(const Options& options) {
   TUTTI_ASSIGN(config::Config config, load_config(options));
   TUTTI_ASSIGN(const auto launched, launcher::assignment_of(std::getenv));
   const launcher::RankAssignment assignment = launched.value_or(launcher::RankAssignment{});
-  TUTTI_ASSIGN(const UniqueId id, launched ? launcher::meet(assignment, std::getenv, config)
-                                           : UniqueId::create(config.joined("bootstrap.interface")));
+  TUTTI_ASSIGN(const UniqueId id,
+               launched ? launcher::meet(assignment, std::getenv, config) : communicator::create_id(config));
   TUTTI_ASSIGN(std::shared_ptr<State> state,
                State::create(id, assignment.rank, assignment.rank_count, std::move(config)));
   return Communicator(std::move(state));

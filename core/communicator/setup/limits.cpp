@@ -16,10 +16,12 @@ namespace {
 
 // Channels where the configuration leaves them open. On the host a channel is a thread's work, and more than one pays
 // only if asked for. On GPUs a channel is a thread block. Over a network, each channel of a GPU has connections of its
-// own, which one thread of the host serves.
+// own, which one thread of the host serves. More channels pay only for further ports. A port has two of them: search
+// then finds trees that use all ports, and a thread block moves data more slowly than a port does.
 constexpr uint32_t kHostChannels = 1;
 constexpr uint32_t kGpuChannels = 64;
-constexpr uint32_t kGpuNetChannels = 4;
+constexpr uint32_t kGpuNetChannels = 4;  // at least
+constexpr uint32_t kGpuPortChannels = 2;
 // Measured between two GPUs over TCP (docs/results.md): a hop takes so much longer if GPUs signal their messages,
 // beside the time of the kernel.
 constexpr double kSignalUs = 10;
@@ -41,14 +43,6 @@ void fit_relays(tutti_protocol_properties& properties) {
   properties.channel_bytes[TUTTI_LINK_NETWORK] = std::min(properties.channel_bytes[TUTTI_LINK_P2P], kRelayedBytes);
 }
 
-}  // namespace
-
-Status check_transport(const config::Config& config, uint32_t nodes) {
-  if (config.text("transport") != "shm" || nodes == 1) return {};
-  return {Code::kConfig, fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
-                                     config.origin("transport"), nodes)};
-}
-
 Status check_data_of(const config::Config& config) {
   if (!config.boolean("check.data")) return {};
   if (transport::can_hash_messages()) return {};
@@ -57,10 +51,37 @@ Status check_data_of(const config::Config& config) {
                                      config.origin("check.data"))};
 }
 
-uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network) {
+Status check_direct_of(const config::Config& config) {
+  if (config.text("device") != "cuda" || config.text("net.direct") != "on") return {};
+  for (const char* const setting : {"net.failover", "check.data"}) {
+    if (!config.boolean(setting)) continue;
+    return {Code::kConfig,
+            fmt::format("net.direct is on ({}), but with {} ({}) networks move memory of the host alone; "
+                        "set net.direct to auto",
+                        config.origin("net.direct"), setting, config.origin(setting))};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_transport(const config::Config& config, uint32_t nodes) {
+  if (config.text("transport") != "shm" || nodes == 1) return {};
+  return {Code::kConfig, fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
+                                     config.origin("transport"), nodes)};
+}
+
+Status check_network_settings(const config::Config& config) {
+  TUTTI_TRY(check_data_of(config));
+  return check_direct_of(config);
+}
+
+uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports) {
   if (const auto channels = static_cast<uint32_t>(config.integer("channels")); channels > 0) return channels;
   if (device == TUTTI_DEVICE_HOST) return kHostChannels;
-  return uses_network ? kGpuNetChannels : kGpuChannels;
+  if (!uses_network) return kGpuChannels;
+  const auto of_ports = static_cast<uint32_t>(std::min<size_t>(ports, kGpuChannels)) * kGpuPortChannels;
+  return std::clamp(of_ports, kGpuNetChannels, kGpuChannels);
 }
 
 Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const config::Config& config, uint32_t device,
@@ -73,6 +94,10 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
   }
   TUTTI_ASSIGN(protocols.shm, lay_out(protocols.list, slots_of(config, TUTTI_LINK_SHM, "shm"), channels));
   TUTTI_ASSIGN(protocols.net, lay_out(protocols.list, slots_of(config, TUTTI_LINK_NETWORK, "net"), channels));
+  for (size_t i = 0; i < protocols.list.size(); ++i) {
+    protocols.list[i].layouts[TUTTI_LINK_SHM] = protocols.shm.protocols[i];
+    protocols.list[i].layouts[TUTTI_LINK_NETWORK] = protocols.net.protocols[i];
+  }
   return protocols;
 }
 

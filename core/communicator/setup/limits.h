@@ -16,11 +16,13 @@ namespace tutti::communicator {
 /// kConfig: `transport` does not join ranks on so many machines.
 Status check_transport(const config::Config& config, uint32_t nodes);
 
-/// kConfig: `check.data` is set, and this build cannot obey.
-Status check_data_of(const config::Config& config);
+/// kConfig: `check.data` is set, and this build cannot obey; or `net.direct` demands slots in memory of GPUs, beside a
+/// setting that keeps them in memory of the host.
+Status check_network_settings(const config::Config& config);
 
-/// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*).
-uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network);
+/// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*). `ports`: network ports
+/// of the machine that has the most; 0: not known yet.
+uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports);
 
 /// The protocols of the plugins, and the layouts of their connections. A link over which a protocol does not work is
 /// not in its properties; neither is the device CUDA if a protocol does not run there.

@@ -75,33 +75,16 @@ class Candidates {
   }
 
   Result<NetworkChoice> choose() {
-    if (on_gpu()) {
-      TUTTI_TRY(use_on_gpus());
-    } else if (fixed_) {
+    if (fixed_) {
       TUTTI_TRY(use_all());
     } else {
       TUTTI_TRY(use_needed());
     }
-    if (!on_gpu()) TUTTI_TRY(use_inside_racks());
+    TUTTI_TRY(use_inside_racks());
     return finish();
   }
 
  private:
-  bool on_gpu() const { return wishes_.device == TUTTI_DEVICE_CUDA; }
-
-  /// Calls of ranks on GPUs use the first of several networks. Connections may fail over to the networks that `network`
-  /// names beside it.
-  Status use_on_gpus() {
-    if (!fixed_) return use_first(nullptr);
-    if (!wishes_.config->boolean("net.failover")) names_.resize(1);
-    TUTTI_TRY(use_all());
-    if (used_.size() > 1) {
-      spare_.assign(used_.begin() + 1, used_.end());
-      used_.resize(1);
-    }
-    return {};
-  }
-
   Result<bool> works(const std::string& name) {
     if (const auto known = refusals_.find(name); known != refusals_.end()) return known->second.empty();
     TUTTI_ASSIGN(std::string refusal, why_not_(name));
@@ -177,30 +160,17 @@ class Candidates {
                                                     "plugins.network or 'network'",
                                                     refusals));
     }
-    choice.spare = spare_;
-    const size_t opened = choice.used.size() + choice.spare.size();
-    if (opened > progress::Engine::kMostSources) {
+    if (choice.used.size() > progress::Engine::kMostSources) {
       return Status(Code::kUnsupported,
                     fmt::format("a communicator uses up to {} networks, and 'network' and the rules "
                                 "name {}; name fewer",
-                                progress::Engine::kMostSources, opened));
+                                progress::Engine::kMostSources, choice.used.size()));
     }
     if (fixed_ && !refusals.empty()) {
       return Status(Code::kUnsupported, fmt::format("{}, but 'network' names it ({}); take it out there", refusals,
                                                     wishes_.config->origin("network")));
     }
-    if (on_gpu()) add_unused_of_gpus(choice);
     return choice;
-  }
-
-  void add_unused_of_gpus(NetworkChoice& choice) const {
-    for (const std::string& named : plugin::possible_networks(*wishes_.config)) {
-      std::string name = plugin::label_of(plugin::Kind::kNetwork, named);
-      const auto is_it = [&](const tuner::UnusedNetwork& unused) { return unused.name == name; };
-      if (name == choice.used.front() || std::any_of(choice.unused.begin(), choice.unused.end(), is_it)) continue;
-      choice.unused.push_back(
-          {std::move(name), fmt::format("the data of GPUs goes over one network, which is '{}'", choice.used.front())});
-    }
   }
 
   const NetworkWishes& wishes_;
@@ -209,7 +179,7 @@ class Candidates {
   bool fixed_ = false;
   std::vector<std::string> names_;               // in the order of trials
   std::map<std::string, std::string> refusals_;  // by name; empty: it works
-  std::vector<std::string> used_, spare_;
+  std::vector<std::string> used_;
 };
 
 }  // namespace
@@ -233,6 +203,13 @@ Status check_named_networks(const config::Config& config) {
   return {};
 }
 
+uint32_t networks_of_calls(const config::Config& config, size_t networks) {
+  const std::vector<config::Rule>& rules = config.rules();
+  const bool any =
+      std::any_of(rules.begin(), rules.end(), [](const config::Rule& rule) { return !rule.network.empty(); });
+  return any ? std::max(static_cast<uint32_t>(networks), 1u) : 1;
+}
+
 Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
                                       const std::function<Result<std::string>(const std::string&)>& why_not) {
   return Candidates(wishes, why_not).choose();
@@ -254,10 +231,8 @@ Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWi
     return refusal;
   };
   TUTTI_ASSIGN(NetworkChoice choice, choose_networks(wishes, why_not));
-  Networks opened{{}, choice.used.size(), std::move(choice.unused)};
-  for (const auto* names : {&choice.used, &choice.spare}) {
-    for (const std::string& name : *names) opened.open.push_back(std::move(nets.at(name)));
-  }
+  Networks opened{{}, std::move(choice.unused)};
+  for (const std::string& name : choice.used) opened.open.push_back(std::move(nets.at(name)));
   return opened;
 }
 

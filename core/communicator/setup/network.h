@@ -23,21 +23,18 @@ struct NetworkWishes {
   const config::Config* config = nullptr;
   uint32_t ranks = 1;
   uint32_t nodes = 1;
-  uint32_t device = 0;  ///< TUTTI_DEVICE_*: ranks on GPUs use one network
 };
 
 /// The networks of a communicator, in order of preference.
 struct NetworkChoice {
   std::vector<std::string> used;
-  std::vector<std::string> spare;            ///< opened for fail-over alone
   std::vector<tuner::UnusedNetwork> unused;  ///< no call uses them; named by the configuration, with the reasons
 };
 
 /// Chooses networks. Networks that `network` names are all used. If it is auto, these are used: the first network that
 /// works, and for each rule that excludes it, the first network that works and that the rule leaves. A network that a
 /// rule without `match` excludes is tried last. `why_not(name)`: why a network does not work on all ranks; empty: it
-/// works. The failure names the reason for each network. Ranks on GPUs use the first network; with net.failover, the
-/// remaining networks that `network` names are spare.
+/// works. The failure names the reason for each network.
 Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
                                       const std::function<Result<std::string>(const std::string&)>& why_not);
 
@@ -45,10 +42,12 @@ Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
 /// it is auto. kConfig, with the place of the name. Any thread.
 Status check_named_networks(const config::Config& config);
 
+/// How many of `networks` calls may use, from the first on: one if no rule names a network. At least one. Any thread.
+uint32_t networks_of_calls(const config::Config& config, size_t networks);
+
 /// The networks of a communicator, opened.
 struct Networks {
-  std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine; spare ones last
-  size_t used = 0;                                    ///< networks at the begin of `open` that calls use
+  std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine
   std::vector<tuner::UnusedNetwork> unused;
 };
 

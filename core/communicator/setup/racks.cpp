@@ -73,15 +73,10 @@ Result<std::optional<size_t>> rack_of(const std::string& host, const std::vector
 
 Status check_use(const config::Config& config, const std::vector<Rack>& racks) {
   const std::string& network = config.text(kNetwork);
-  const auto useless = [&](const char* why) {
-    return Status(Code::kConfig, fmt::format("{}: {} is '{}', but {}", config.place(kNetwork), kNetwork, network, why));
-  };
-  if (network.empty()) return {};
-  if (racks.empty()) return useless("net.racks names no rack; name racks there, or leave net.inside_rack out");
-  if (config.text("device") == "cuda") {
-    return useless("the data of GPUs goes over one network; leave net.inside_rack out");
-  }
-  return {};
+  if (network.empty() || !racks.empty()) return {};
+  return {Code::kConfig, fmt::format("{}: {} is '{}', but net.racks names no rack; name racks there, or leave "
+                                     "net.inside_rack out",
+                                     config.place(kNetwork), kNetwork, network)};
 }
 
 }  // namespace
@@ -124,8 +119,8 @@ std::optional<uint32_t> Racks::network(const std::vector<tuner::Network>& networ
   return std::nullopt;
 }
 
-std::vector<std::optional<uint32_t>> Racks::paths(uint32_t rank, const std::vector<tuner::Network>& networks) const {
-  std::vector<std::optional<uint32_t>> paths(hosts_.size());
+transport::Paths Racks::paths(uint32_t rank, const std::vector<tuner::Network>& networks) const {
+  transport::Paths paths(hosts_.size());
   const auto inside = network(networks);
   for (uint32_t peer = 0; peer < paths.size(); ++peer) {
     if (share(rank, peer)) paths[peer] = inside;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "transport/connection.h"
 #include "tuner/selector.h"
 
 namespace tutti::communicator {
@@ -30,7 +31,7 @@ class Racks {
   bool share(uint32_t a, uint32_t b) const { return rack_of_rank_[a] && rack_of_rank_[a] == rack_of_rank_[b]; }
   /// By rank: the network, as an index in `networks`, by which this rank reaches it inside its rack. Nothing: the call
   /// decides.
-  std::vector<std::optional<uint32_t>> paths(uint32_t rank, const std::vector<tuner::Network>& networks) const;
+  transport::Paths paths(uint32_t rank, const std::vector<tuner::Network>& networks) const;
   /// The index of the network inside racks. Nothing: no two ranks on different hosts share a rack.
   std::optional<uint32_t> network(const std::vector<tuner::Network>& networks) const;
   /// "rack 'left' (hosts a, b); rack 'right' (hosts c, d)": hosts of the ranks.

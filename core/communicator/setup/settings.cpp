@@ -11,7 +11,7 @@
 namespace tutti::communicator {
 
 Status check_settings(const config::Config& config) {
-  TUTTI_TRY(check_data_of(config));
+  TUTTI_TRY(check_network_settings(config));
   TUTTI_TRY(check_racks(config));
   TUTTI_TRY(hardware_of(config).status());
   const std::string& topology = config.text("topology.file");

@@ -15,7 +15,8 @@
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
-#include "bootstrap/interface.h"
+#include "bootstrap/wire.h"
+#include "communicator/own_interface.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/contact.h"
 #include "communicator/setup/figures.h"
@@ -104,14 +105,7 @@ class Setup {
          [state](std::span<const std::byte> question) { return state->watch_.answer(question); },
          [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->on_tick(); },
          communicator::Watch::interval(static_cast<uint32_t>(state_.size_))});
-    return check_interfaces();
-  }
-
-  /// A setting that no interface of this host fits is an error, even where it is not used.
-  Status check_interfaces() {
-    const auto chosen = bootstrap::choose_interface(config_.joined("bootstrap.interface"));
-    const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
-    return chosen.ok() ? Status() : chosen.status().with_context(place);
+    return communicator::check_own_interface(config_);
   }
 
   void start_watch() {
@@ -162,7 +156,8 @@ class Setup {
     std::vector<std::string> config = config_.agreement();
     for (std::string& line : hardware_.differences()) config.push_back(std::move(line));
     TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), std::move(config), {}, plan_files_.identity()}));
-    if (!config_.boolean("check.plans")) return {};
+    choices_.proves_plans = config_.boolean("check.plans");
+    if (!choices_.proves_plans) return {};
     Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
     all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault
     return proved;
@@ -184,7 +179,7 @@ class Setup {
   }
 
   Status describe_protocols() {
-    max_channels_ = communicator::max_channels(config_, device(), uses_network_);
+    max_channels_ = communicator::max_channels(config_, device(), uses_network_, 0);
     TUTTI_ASSIGN(protocols_, communicator::lay_out_protocols(*state_.registry_, config_, device(), max_channels_));
     choices_.protocols = std::move(protocols_.list);
     return {};
@@ -265,6 +260,11 @@ class Setup {
   void join_networks(const communicator::Networks& networks,
                      std::vector<std::vector<communicator::NetworkContact>>& ends) {
     const auto& nets = networks.open;
+    if (!nets.empty())
+      max_channels_ = communicator::max_channels(config_, device(), true, communicator::most_ports(ends));
+    protocols_.net.channels = max_channels_;
+    // On GPUs, the calls of each network have connections of their own, also over the network inside racks.
+    const uint32_t connections = max_channels_ * (on_gpu() ? communicator::networks_of_calls(config_, nets.size()) : 1);
     if (state_.failover_ != nullptr) {
       std::vector<const transport::Net*> all;
       for (const auto& net : nets) all.push_back(net.get());
@@ -284,12 +284,9 @@ class Setup {
         network.latency_us = std::max(network.latency_us, communicator::latency_of(known, end.latency_us));
         endpoints.push_back(std::move(of_rank[i].endpoints));
       }
-      nets[i]->set_peers(std::move(endpoints));
-      if (i >= networks.used) {
-        log::info("network '{}': for fail-over alone", network.name);
-        continue;
-      }
-      log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
+      nets[i]->set_peers(std::move(endpoints), connections);
+      log::info("network '{}': ports of {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
+      network.gbs = communicator::share_gbs(ends, i, nodes_, max_channels_, known.gbs);
       choices_.networks.push_back(std::move(network));
     }
   }
@@ -322,6 +319,7 @@ class Setup {
                                  config_.text("transport") == "shm",
                                  force_network_ ? alone : local_ranks_,
                                  nullptr,
+                                 communicator::networks_of_calls(config_, choices_.networks.size()),
                                  config_.duration("timeouts.operation"),
                                  backend::Gpu::direct_of(config_.text("net.direct"))};
   }
@@ -374,19 +372,20 @@ class Setup {
     options.bell = &bell;
     auto* state = &state_;
     options.standing = [state](uint32_t rank) { return state->standing(rank); };
+    options.incoming = std::make_shared<transport::Incoming>();
     options.serves_left = on_gpu();
     options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
     options.hosts = host_names_;
     options.call_limit = config_.duration("timeouts.operation");
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
-    TUTTI_TRY(communicator::check_data_of(config_));
+    TUTTI_TRY(communicator::check_network_settings(config_));
     if (config_.boolean("net.failover")) {
       state_.failover_ = std::make_shared<transport::Failover>(config_.duration("timeouts.peer_loss") + kRouteMargin);
       options.failover = state_.failover_;
     }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
-    const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_, device()};
+    const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_};
     return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
   }
 
@@ -449,15 +448,24 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
-    for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
-      std::vector<std::byte> mine;
-      if (is_first_of_node()) {  // one rank of each machine searches
+    const std::vector<program::AlgorithmPlugin> algorithms = communicator::algorithms_of(*state_.registry_);
+    std::vector<bootstrap::Bytes> mine;  // by algorithm
+    if (is_first_of_node()) {            // one rank of each machine searches
+      for (const program::AlgorithmPlugin& algorithm : algorithms) {
         TUTTI_ASSIGN(const topology::NodeGraph graph, program::search(algorithm, topology_, rank));
-        mine = graph.encode();
+        mine.push_back(graph.encode());
       }
-      TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
-      TUTTI_TRY(connect(algorithm, all));
     }
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bootstrap::pack(mine), deadline_));
+    std::vector<std::vector<topology::NodeGraph>> graphs(algorithms.size(),
+                                                         std::vector<topology::NodeGraph>(node_count_));
+    for (size_t from = 0; from < all.size(); ++from) {
+      TUTTI_ASSIGN(const auto found, bootstrap::entries_of(all[from]));
+      for (size_t a = 0; a < std::min(found.size(), algorithms.size()); ++a) {
+        TUTTI_ASSIGN(graphs[a][nodes_[from]], topology::NodeGraph::decode(found[a]));
+      }
+    }
+    for (size_t a = 0; a < algorithms.size(); ++a) TUTTI_TRY(connect(algorithms[a], graphs[a]));
     tutti_topology of_files = topology_;
     of_files.max_channels = std::min(of_files.max_channels, communicator::default_port_channels(ports_));
     plan_files_.add_to(choices_, of_files, rank == 0);
@@ -501,12 +509,8 @@ class Setup {
     for (const std::string& line : topology::channel_lines(graph, *system_)) log::info("{}: {}", algorithm, line);
   }
 
-  Status connect(const program::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {
-    std::vector<topology::NodeGraph> graphs(node_count_);
-    for (size_t rank = 0; rank < found.size(); ++rank) {
-      if (found[rank].empty()) continue;
-      TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
-    }
+  /// `graphs`: by machine.
+  Status connect(const program::AlgorithmPlugin& plugin, std::vector<topology::NodeGraph>& graphs) {
     communicator::align_rails(graphs, ports_);
     if (is_first_of_node()) log_channels(plugin.name, graphs[nodes_[static_cast<size_t>(state_.rank_)]]);
     tutti_topology topology = topology_;

@@ -161,6 +161,10 @@ Status Reader::read_repeat(const YAML::Node& node, Plan& plan, std::vector<uint3
   in_repeat_ = false;
   repeat.step_count = static_cast<uint32_t>(plan.steps.size()) - repeat.first_step;
   if (repeat.step_count == 0) return wrong(steps, "'steps' of a repeat is empty");
+  if (uint64_t{repeat.rounds} * repeat.step_count > kMaxSteps) {
+    return wrong(
+        node, fmt::format("{} rounds of {} steps are more than {} steps", repeat.rounds, repeat.step_count, kMaxSteps));
+  }
   plan.repeats.push_back(repeat);
   for (uint32_t i = 0; i < repeat.step_count; ++i) {
     if (Status valid = validate_step(plan.view(), repeat.first_step + i); !valid.ok()) {

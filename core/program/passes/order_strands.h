@@ -17,8 +17,10 @@
 // runs of the same plans then end alike: if one run ends, no run deadlocks.
 //
 // Hence strands that run beside each other do not deadlock if the lists do not: a run of the lists is also a run of the
-// strands. The reverse holds for as many slots as the pass takes. A loop leaves no message behind, so what holds for
-// one loop holds for loops one after the other, and strands that begin a loop early only wait less.
+// strands. The reverse holds for as many slots as the pass takes, if no message goes in parts. The parts of long
+// messages may let exchanges of the lists wait for each other, where strands do not (program/verify/run.h). Proofs
+// refuse such plans. A loop leaves no message behind, so what holds for one loop holds for loops one after the other,
+// and strands that begin a loop early only wait less.
 #pragma once
 
 #include <optional>

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "program/passes/order_strands.h"
@@ -37,6 +38,14 @@ class ByRotation {
     Result<Plan> zero = source_(0);
     if (!zero.ok()) return {zero.status(), true, {}};
     if (const Status head = check_head(*zero); !head.ok()) return {head, true, {}};
+    Extent extent;
+    extent.add(*zero);
+    if (std::max(extent.messages, extent.steps) > limits_.messages_of_rank) {
+      return undecided(
+          fmt::format("a proof by rotation handles up to {} sends, receives and steps of a rank, and there "
+                      "are more",
+                      limits_.messages_of_rank));
+    }
     Result<Plan> plan = unroll(*std::move(zero));
     if (!plan.ok()) return undecided(std::string(plan.status().text()));
     return plan->strands.empty() ? follow(*plan, {}, place) : follow_strands(*plan, place);

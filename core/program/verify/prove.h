@@ -22,6 +22,7 @@ struct ProofLimits {
   uint64_t chunks = uint64_t{1} << 24;    ///< chunks of the outputs and scratch buffers of all ranks, of an exact proof
   uint64_t entries =
       uint64_t{1} << 26;  ///< steps, peers and waits of all ranks' plans, with their repeats not written out
+  uint64_t messages_of_rank = uint64_t{1} << 22;  ///< as `messages`, of one rank, for a proof by rotation
 };
 /// For a tool that a person waits for: up to some seconds, and some GiB.
 inline constexpr ProofLimits kPatientLimits = {uint64_t{1} << 24, uint64_t{1} << 26, uint64_t{1} << 30};

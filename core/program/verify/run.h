@@ -16,6 +16,11 @@ namespace tutti::program {
 /// scatter step for its sends first, then for its receives. This is the strictest reading of the waiting rule: an
 /// executor that does a part of it earlier can only wait less.
 ///
+/// A step exchanges if it gathers or scatters, sends and receives. A long message goes in parts, and an exchange
+/// receives part k before it sends part k + 1. So its messages are complete when its receives are over. Exchanges of
+/// several ranks that wait for each other's messages complete together, since each has sent the part that the next one
+/// receives. A fold between two exchanges passes the parts on.
+///
 /// Derived classes do the work of a step when its waits are over. The outcome does not depend on the order in which
 /// ranks advance: each rank only waits, and never chooses. The plans have neither repeats nor strands. One thread at a
 /// time.
@@ -55,16 +60,34 @@ class Run {
     uint32_t loop = 0;
     uint32_t step = 0;
     bool gathering = false;         ///< in the second half of a gather or scatter step
+    bool all_sent = false;          ///< in the second half: the messages of the first half are complete
     uint32_t waited = 0;            ///< waits of this half that are over
     uint32_t waits_for = kNothing;  ///< a connection
     uint32_t waits_on = 0;          ///< the rank at its other end
     bool for_slot = false;          ///< waits for a free slot, not for a message
   };
   static constexpr uint32_t kNothing = ~0u;
+  /// The messages of a connection that are not yet received.
+  struct Traffic {
+    uint64_t begun = 0;     ///< each takes a slot
+    uint64_t complete = 0;  ///< of `begun`
+    bool in_parts = false;  ///< the last one is not complete
+  };
 
   Status advance(uint32_t rank);
   bool wait(Rank& state, uint32_t rank, const tutti_plan_step& step, bool sends, bool receives);
-  void exchange(uint32_t rank, const tutti_plan_step& step, bool sends, bool receives);
+  void take_messages(uint32_t rank, const tutti_plan_step& step);
+  void begin_messages(uint32_t rank, const tutti_plan_step& step);
+  void complete_messages(uint32_t rank, const tutti_plan_step& step);
+  bool complete_together();
+  void add_folds(std::vector<uint8_t>& joined, std::vector<uint32_t>& members);
+  void set_in_parts(uint32_t rank, bool in_parts);
+  void drop_blocked(std::vector<uint8_t>& joined, std::vector<uint32_t> members) const;
+  bool passes_parts(uint32_t rank) const;
+  bool receives_from(uint32_t rank, std::span<const uint8_t> joined) const;
+  const tutti_plan_step& step_of(uint32_t rank) const { return plans_[rank].steps[ranks_[rank].step]; }
+  /// The rank whose state tells for the peer: of a rotation, rank 0.
+  uint32_t state_of(uint32_t peer) const { return connections_.rotates() ? 0 : peer; }
   void wake(uint32_t rank, uint32_t connection);
   bool ended(const Rank& state) const { return state.loop == loops_; }
   Status check_ended() const;
@@ -75,7 +98,7 @@ class Run {
   uint64_t slots_;
   uint32_t loops_;
   std::vector<Rank> ranks_;
-  std::vector<uint64_t> filled_;  ///< by connection: messages sent and not yet received
+  std::vector<Traffic> traffic_;  ///< by connection
   std::vector<uint32_t> ready_;
 };
 

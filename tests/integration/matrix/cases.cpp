@@ -47,7 +47,7 @@ constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
 constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
 constexpr uint64_t kMoving =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
-constexpr std::array<Algorithm, 10> kAlgorithms = {{
+constexpr std::array<Algorithm, 12> kAlgorithms = {{
     {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
     {"tree/direct", bits({Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})},
     {"tree/pipelined", bits({Collective::kAllReduce})},
@@ -58,6 +58,8 @@ constexpr std::array<Algorithm, 10> kAlgorithms = {{
     {"hier/doubling", bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather})},
     {"hier/ring", bits({Collective::kAllReduce})},
     {"hier/bruck", bits({Collective::kAllToAll})},
+    {"hier/multiplying", bits({Collective::kAllReduce})},
+    {"hier/binomial", bits({Collective::kBroadcast, Collective::kReduce})},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
 /// The collectives of `copy`, if every message is one hop.
@@ -244,7 +246,8 @@ bool has_hierarchy(const Setting& setting, int rank_count) {
   if (rank_count % machines != 0) return false;
   if (setting.algorithm == "hier/doubling")
     return machines >= 4 && std::has_single_bit(static_cast<unsigned>(machines));
-  if (setting.algorithm == "hier/bruck") return machines >= 4;
+  if (setting.algorithm == "hier/bruck" || setting.algorithm == "hier/binomial") return machines >= 4;
+  if (setting.algorithm == "hier/multiplying") return machines >= 5;
   const bool several = rank_count / machines > 1;
   return several && machines >= (setting.algorithm == "hier/ring" ? 3 : 2);
 }

@@ -111,7 +111,9 @@ class CudaMeasurement : public Measurement {
 };
 
 Status CudaMeasurement::open() {
-  TUTTI_ASSIGN(device_, cuda::select_device(control_.rank()));
+  const auto& launched = request_.session.assignment;
+  const bool has_local_rank = launched && launched->local_rank >= 0;
+  TUTTI_ASSIGN(device_, cuda::select_device(has_local_rank ? launched->local_rank : control_.rank()));
   TUTTI_ASSIGN(queue_, cuda::make_queue());
   TUTTI_ASSIGN(start_, cuda::make_event());
   TUTTI_ASSIGN(end_, cuda::make_event());

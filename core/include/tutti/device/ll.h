@@ -24,9 +24,11 @@ struct LL {
     return static_cast<uint32_t>(connection.step + 1);
   }
 
-  /// The sender fills the whole slot once in each 2^32 steps, so that no word is ever older than that.
+  /// The sender fills the whole slot once in each 2^32 steps, so that no word is ever older than that. It does so in
+  /// the last steps whose flags are not 0: then no word has the flag 0, of memory that was never written, when step
+  /// 2^32 - 1 comes, and none has a flag of the next steps.
   TUTTI_HD static bool needs_flag_wrap(const tutti_connection& connection) {
-    return static_cast<uint32_t>(connection.step) < connection.slot_count && connection.step >= connection.slot_count;
+    return static_cast<uint32_t>(connection.step + 1 + connection.slot_count) < connection.slot_count;
   }
 
   TUTTI_HD static uint64_t word(uint32_t data, uint32_t flag) { return static_cast<uint64_t>(flag) << 32 | data; }

@@ -23,7 +23,7 @@
 // place and returns TUTTI_UNSUPPORTED.
 // PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
 // calls no entry whose bit is not set. The loader checks that the entries exist. For networks, `tutti plugin test`
-// checks their behaviour.
+// checks their behaviour. A plugin sets no bit that its ABI does not define.
 // PLG-9: Entries marked [progress] never block. `send`, `recv` and `flush` of networks leave the request null if they
 // cannot begin. `test` reports "not done". `arm` and `run` return TUTTI_AGAIN.
 // PLG-10: Each entry has a thread rule: [setup] one thread at a time per context, or per instance if the entry takes no
@@ -127,7 +127,7 @@ typedef struct tutti_plugin {
   tutti_str name;
   tutti_str version;
   tutti_str description;               /* one line for `tutti plugin list` */
-  uint64_t capabilities;               /* capabilities of the plugin's kind: TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... */
+  uint64_t capabilities;               /* networks: TUTTI_NET_CAP_*; other kinds have none: 0 */
   const tutti_config_key* config_keys; /* of equal struct_size */
   uint64_t config_key_count;
   /* Creates the plugin's instance. Fails if the plugin cannot run on this machine, with the reason in host->fail.
@@ -139,7 +139,8 @@ typedef struct tutti_plugin {
   const void* ops;
 } tutti_plugin;
 
-/* The only export. Fills `out`, which has room for out->struct_size bytes. No side effects. */
+/* The only export; each plugin defines it. Fills `out`, which has room for out->struct_size bytes. No side effects. */
+__attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(tutti_plugin* out);
 typedef int32_t (*tutti_plugin_entry_fn)(tutti_plugin* out);
 #define TUTTI_PLUGIN_ENTRY_NAME "tutti_plugin_entry_v1"
 

@@ -42,9 +42,11 @@
 // the same memory only if i = j.
 //
 // Steps run in order. A step that folds waits for a filled slot of each peer in `recv`, and for a free slot to each
-// peer in `send`. In GATHER and SCATTER steps the sends do not wait for the receives. Messages between two ranks on one
-// channel arrive in the order sent: the k-th send of i to j meets the k-th receive of j from i. Both must cover the
-// same number of elements: chunks whose indices agree in c % chunks have the same length.
+// peer in `send`. In GATHER and SCATTER steps the sends do not wait for the receives. But a long message goes in parts,
+// and such a step receives its parts k before it sends its parts k + 1. So a peer must not wait for all of a message of
+// the step before the peer sends a message that the step receives. Messages between two ranks on one channel arrive in
+// the order sent: the k-th send of i to j meets the k-th receive of j from i. Both must cover the same number of
+// elements: chunks whose indices agree in c % chunks have the same length.
 //
 //   - All chunks of a step that folds have the same length. The chunks of a GATHER or SCATTER step may differ:
 //     each message has the length of its chunk, and may be empty.
