@@ -128,7 +128,7 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   }
   TUTTI_ASSIGN(Protocols protocols, lay_out_protocols(*registry_, config_, device_, channels));
   choices.protocols = std::move(protocols.list);
-  set_limits(device_, channels, links, figures, topology_, choices);
+  set_limits(device_, channels, links, hardware_, figures, topology_, choices);
   // Plugins that were built without kernels do not state which protocols run on GPUs.
   if (on_gpu() && !any_on_gpus(choices.protocols)) choices.device = 0;
   if (!takes().ok()) choices.back_end = nullptr;  // the plans of so many ranks are too many to check

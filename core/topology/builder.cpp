@@ -218,6 +218,7 @@ void Builder::add_gpu(const Pci& device, uint32_t parent, uint32_t cpu) {
   machine_.nodes[node].flags = (gpu.direct ? TUTTI_NODE_DIRECT : 0) | (gpu.gcn.empty() ? 0 : TUTTI_NODE_AMD);
   wire(node, parent, TUTTI_WIRE_PCI) = hardware_.pci_gbs(device.link_speed, device.link_width);
   machine_.gpus[node] = hardware_.gpu(device);
+  machine_.nodes[node].channel_mbs = static_cast<uint32_t>(std::lround(machine_.gpus[node].channel_gbs * 1000));
   gpus_[device.bus] = {node, cpu, &gpu};
   if (std::string entry = hardware_.missing_entry(device); !entry.empty()) {
     missing_entries_.emplace(std::move(entry), "gpus");
@@ -353,6 +354,7 @@ uint32_t Builder::add_sharer(uint32_t gpu) {
   const uint32_t node = add_node(TUTTI_NODE_GPU, machine_.nodes[gpu].id, -1);
   machine_.nodes[node].chip = machine_.nodes[gpu].chip;
   machine_.nodes[node].flags = machine_.nodes[gpu].flags;
+  machine_.nodes[node].channel_mbs = machine_.nodes[gpu].channel_mbs;
   machine_.gpus[node] = machine_.gpus[gpu];
   const auto wires = wires_;
   for (const auto& [ends, gbs] : wires) {

@@ -62,7 +62,18 @@ bool is_network(std::string_view name) {
   return all_of(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
 }
 
-/// A section of the table, its figures, and the names of its entries beside "default".
+bool is_default(std::string_view name) {
+  return name == kDefault;
+}
+
+/// "ll128", or with the chip of the GPUs "ll128-sm90".
+bool is_protocol(std::string_view name) {
+  const size_t chip = std::min(name.find('-'), name.size());
+  if (is_default(name) || !is_network(name.substr(0, chip))) return false;
+  return chip == name.size() || (name.substr(chip).starts_with("-sm") && all_of(name.substr(chip + 3), kDigits));
+}
+
+/// A section of the table, its figures, and the names of its entries.
 struct SectionKind {
   const char* name;
   std::vector<std::string> figures;
@@ -73,16 +84,23 @@ struct SectionKind {
 const std::vector<SectionKind>& section_kinds() {
   static const std::vector<SectionKind> kinds = {
       {"gpus",
-       {"memory_gbs", "link_gbs", "c2c_gbs", "latency_us", "gap_us", "staged_gbs", "staged_latency_us"},
-       is_gpu,
+       {"memory_gbs", "link_gbs", "c2c_gbs", "latency_us", "gap_us", "staged_gbs", "staged_latency_us", "channel_gbs"},
+       [](std::string_view name) { return is_default(name) || is_gpu(name); },
        "default, a chip such as sm90 or gfx942, or PCI vendor and device such as 10de:2335"},
-      {"pci", {"lane_gbs"}, is_speed, "default, or GT/s such as 32"},
+      {"protocols", {"channel_gbs", "latency_us"}, is_protocol, "a plugin such as ll128, or with a chip ll128-sm90"},
+      {"pci",
+       {"lane_gbs"},
+       [](std::string_view name) { return is_default(name) || is_speed(name); },
+       "default, or GT/s such as 32"},
       {"cpus",
        {"gbs"},
-       is_cpu,
+       [](std::string_view name) { return is_default(name) || is_cpu(name); },
        "default, intel, amd, arm, power or zhaoxin, or vendor-family-model such as intel-6-85"},
-      {"memory", {"gbs", "latency_us", "gap_us", "switch_us"}, [](std::string_view) { return false; }, "default"},
-      {"networks", {"gbs", "latency_us", "gap_us", "processor_gbs"}, is_network, "default, or a plugin such as socket"},
+      {"memory", {"gbs", "latency_us", "gap_us", "switch_us"}, is_default, "default"},
+      {"networks",
+       {"gbs", "latency_us", "gap_us", "processor_gbs", "signal_us"},
+       is_network,
+       "default, or a plugin such as socket"},
   };
   return kinds;
 }
@@ -186,7 +204,7 @@ Result<const SectionKind*> kind_of(const Node& section) {
 }
 
 Status check_entry(const Node& entry, const SectionKind& kind) {
-  if (entry.key != kDefault && !kind.is_entry(entry.key)) {
+  if (!kind.is_entry(entry.key)) {
     return config::wrong(entry.key_place,
                          fmt::format("{} has no entry '{}'; write {}", kind.name, entry.key, kind.entries));
   }
@@ -246,19 +264,23 @@ Result<Hardware> Hardware::read(const std::string& text, const std::string& name
   return made;
 }
 
-double Hardware::figure(std::string_view section, std::span<const std::string> entries, std::string_view name) const {
+const double* Hardware::find(std::string_view section, std::span<const std::string> entries,
+                             std::string_view name) const {
   const auto found = table_.find(section);
-  if (found == table_.end()) return 0;
-  const auto look_up = [&](std::string_view entry) -> const double* {
-    const auto at = found->second.find(entry);
-    if (at == found->second.end()) return nullptr;
-    const auto value = at->second.find(name);
-    return value == at->second.end() ? nullptr : &value->second;
-  };
+  if (found == table_.end()) return nullptr;
   for (const std::string& entry : entries) {
-    if (const double* value = look_up(entry); value != nullptr) return *value;
+    const auto at = found->second.find(entry);
+    if (at == found->second.end()) continue;
+    const auto value = at->second.find(name);
+    if (value != at->second.end()) return &value->second;
   }
-  const double* value = look_up(kDefault);
+  return nullptr;
+}
+
+double Hardware::figure(std::string_view section, std::span<const std::string> entries, std::string_view name) const {
+  const std::string any = kDefault;
+  const double* value = find(section, entries, name);
+  if (value == nullptr) value = find(section, {&any, 1}, name);
   return value == nullptr ? 0 : *value;
 }
 
@@ -266,7 +288,7 @@ GpuFigures Hardware::gpu(const Pci& device) const {
   const std::vector<std::string> entries = entries_of(device);
   const auto of = [&](std::string_view name) { return figure("gpus", entries, name); };
   return {of("memory_gbs"), of("link_gbs"),   of("c2c_gbs"),          of("latency_us"),
-          of("gap_us"),     of("staged_gbs"), of("staged_latency_us")};
+          of("gap_us"),     of("staged_gbs"), of("staged_latency_us"), of("channel_gbs")};
 }
 
 std::string Hardware::missing_entry(const Pci& device) const {
@@ -312,13 +334,22 @@ MemoryFigures Hardware::memory() const {
   return {of("gbs"), of("latency_us"), of("gap_us"), of("switch_us")};
 }
 
+ProtocolFigures Hardware::protocol(std::string_view protocol, uint32_t sm) const {
+  const std::vector<std::string> entries = {fmt::format("{}-sm{}", protocol, sm), std::string(protocol)};
+  const auto of = [&](std::string_view name) {
+    const double* value = find("protocols", entries, name);
+    return value == nullptr ? std::nullopt : std::optional(*value);
+  };
+  return {of("channel_gbs"), of("latency_us")};
+}
+
 NetworkFigures Hardware::network(std::string_view plugin) const {
   const std::vector<std::string> entry = {std::string(plugin.substr(0, plugin.find(':')))};
   const auto of = [&](std::string_view name) { return figure("networks", entry, name); };
   const auto file_has = [&](std::string_view name) {
     return figures_of_file_.contains(fmt::format("networks.{}.latency_us", name));
   };
-  return {of("gbs"), of("latency_us"), of("gap_us"), of("processor_gbs"),
+  return {of("gbs"), of("latency_us"), of("gap_us"), of("processor_gbs"), of("signal_us"),
           file_has(entry.front()) || file_has(kDefault)};
 }
 

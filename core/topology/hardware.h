@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of hardware figures: the latencies and bandwidths of GPUs, links, CPUs, memory and networks. A job and a
-// dry run take their figures from here. configs/hardware/built-in.yaml is the built-in table, and explains each figure.
+// The table of hardware figures: the latencies and bandwidths of GPUs, protocols, links, CPUs, memory and networks. A
+// job and a dry run take their figures from here. configs/hardware/built-in.yaml is the built-in table, and explains
+// each figure.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -25,6 +27,13 @@ struct GpuFigures {
   double gap_us = 0;      ///< from a small message to the next
   double staged_gbs = 0;  ///< through memory of the host
   double staged_latency_us = 0;
+  double channel_gbs = 0;  ///< that one channel of a search carries at most
+};
+
+/// A protocol between GPUs that reach each other's memory. If the table has no figure, the protocol's own holds.
+struct ProtocolFigures {
+  std::optional<double> channel_gbs;  ///< that one channel can fill
+  std::optional<double> latency_us;   ///< that the protocol adds to each hop
 };
 
 /// Between host ranks that share memory.
@@ -41,6 +50,7 @@ struct NetworkFigures {
   double latency_us = 0;
   double gap_us = 0;
   double processor_gbs = 0;       ///< that one processor sends or receives
+  double signal_us = 0;           ///< of a hop between GPUs whose protocol signals the messages apart from the data
   bool file_has_latency = false;  ///< a file states latency_us, in place of the claims of plugins and topology files
 };
 
@@ -67,6 +77,8 @@ class Hardware {
   /// Between the CPUs of a machine.
   double interconnect_gbs(const Cpu& cpu) const;
   MemoryFigures memory() const;
+  /// `protocol`: the name of the plugin; `sm`: compute capability × 10 of the GPUs.
+  ProtocolFigures protocol(std::string_view protocol, uint32_t sm) const;
   /// `plugin`: "socket", or "nccl:/lib/x.so"; empty: any network.
   NetworkFigures network(std::string_view plugin) const;
 
@@ -79,6 +91,9 @@ class Hardware {
   using Section = std::map<std::string, Entry, std::less<>>;  // by name of the entry
   using Table = std::map<std::string, Section, std::less<>>;  // by name of the section
   Status merge(const config::Node& root, const std::string& name);
+  /// The figure of the first of these entries that has it; null: none.
+  const double* find(std::string_view section, std::span<const std::string> entries, std::string_view name) const;
+  /// The same, else the figure of the entry `default`, else 0.
   double figure(std::string_view section, std::span<const std::string> entries, std::string_view name) const;
 
   Table table_;

@@ -109,9 +109,7 @@ class CopyProtocol : public tutti::sdk::Protocol {
     out.needs_registered = 1;
     out.flags_in_data = TUTTI_FLAGS_NONE;
     out.max_fan = TUTTI_CUDA_SMALL_RANKS;
-    out.latency_us[TUTTI_LINK_P2P] = 18;             // 15 of each copy, and a share of the two kernels
     out.efficiency[TUTTI_LINK_P2P] = 390.0 / 370.0;  // relative to stores of SMs: packets are twice as long
-    out.channel_gbs[TUTTI_LINK_P2P] = 1000;          // one channel fills a link
 #if defined(TUTTI_HAS_CUDA)
     out.devices = TUTTI_DEVICE_CUDA;
 #endif

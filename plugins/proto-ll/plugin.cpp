@@ -30,7 +30,6 @@ class LLProtocol : public tutti::sdk::Protocol {
     out.devices |= TUTTI_DEVICE_CUDA;
 #endif
     out.efficiency[TUTTI_LINK_P2P] = 0.5;
-    out.channel_gbs[TUTTI_LINK_P2P] = 8;
     out.channel_bytes[TUTTI_LINK_P2P] = 2 << 10;
     return out;
   }

@@ -21,9 +21,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     out.max_fan = TUTTI_CUDA_MAX_CONNECTIONS;
     out.large_launches = 1;
     out.strands = 1;
-    out.latency_us[TUTTI_LINK_P2P] = 0.7;  // measured: faster than ll from 180 to 600 KiB on, by collective
     out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;
-    out.channel_gbs[TUTTI_LINK_P2P] = 5;  // measured: 300 GB/s of 4 to 16 MiB by 64 CTAs
     out.channel_bytes[TUTTI_LINK_P2P] = 8 << 10;
 #if defined(TUTTI_HAS_CUDA)
     out.devices = TUTTI_DEVICE_CUDA;

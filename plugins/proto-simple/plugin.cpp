@@ -27,10 +27,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
-    out.latency_us[TUTTI_LINK_P2P] = 3.5;  // measured: a pipeline to fill and drain, a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
-    out.channel_gbs[TUTTI_LINK_P2P] =
-        7;  // measured: of 50 GB/s that an SM stores, two shots store twice, and local copies
     out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)

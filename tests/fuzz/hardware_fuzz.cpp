@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     device.gpu.emplace().gcn = gcn;
     device.gpu->sm = 90;
     const topology::GpuFigures gpu = table->gpu(device);
-    for (const double gbs : {gpu.memory_gbs, gpu.link_gbs, gpu.c2c_gbs, gpu.staged_gbs}) {
+    for (const double gbs : {gpu.memory_gbs, gpu.link_gbs, gpu.c2c_gbs, gpu.staged_gbs, gpu.channel_gbs}) {
       if (!std::isfinite(gbs) || gbs <= 0) std::abort();
     }
     for (const double us : {gpu.latency_us, gpu.gap_us, gpu.staged_latency_us}) {

@@ -55,8 +55,9 @@ TEST(BuiltInHardware, HasEachFigureOfAnUnknownChip) {
   const GpuFigures any = table.gpu(gpu(0));
   for (const double figure :
        {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs, any.staged_latency_us,
+        any.channel_gbs,
         table.memory().gbs, table.memory().latency_us, table.memory().gap_us, table.memory().switch_us,
-        table.network("").gbs, table.network("").latency_us, table.network("").gap_us}) {
+        table.network("").gbs, table.network("").latency_us, table.network("").gap_us, table.network("").signal_us}) {
     EXPECT_GT(figure, 0);
   }
   EXPECT_THAT(table.differences(), IsEmpty());
@@ -68,6 +69,10 @@ TEST(BuiltInHardware, KnowsChipsAndModels) {
   EXPECT_EQ(table.gpu(gpu(90)).memory_gbs, 2500);
   EXPECT_EQ(table.gpu(gpu(90, 0x10de, 0x2335)).memory_gbs, 3000);
   EXPECT_EQ(table.gpu(gpu(90, 0x10de, 0x2335)).link_gbs, 20.6) << "of its chip";
+  EXPECT_EQ(table.gpu(gpu(90)).channel_gbs, 60);
+  EXPECT_EQ(table.gpu(gpu(100)).channel_gbs, 90);
+  EXPECT_EQ(table.gpu(gpu(80)).channel_gbs, 40);
+  EXPECT_EQ(table.gpu(amd_gpu("gfx942")).channel_gbs, 50);
   EXPECT_EQ(table.gpu(gpu(86)).link_gbs, 12);
   EXPECT_EQ(table.gpu(amd_gpu("gfx942:sramecc+:xnack-")).link_gbs, 48);
   EXPECT_EQ(table.gpu(amd_gpu("gfx90a")).link_gbs, 36);
@@ -102,6 +107,27 @@ TEST(BuiltInHardware, KnowsPciLinks) {
   EXPECT_EQ(table.pci_gbs("2.5 GT/s PCIe", 4), 0.75);
   EXPECT_EQ(table.pci_gbs("32.0 GT/s PCIe", 255), 48) << "an unknown width";
   EXPECT_EQ(table.pci_gbs("", 0), 12);
+}
+
+TEST(BuiltInHardware, KnowsTheProtocolsOfGpus) {
+  for (const char* const name : {"simple", "ll", "ll128", "copy"}) {
+    const ProtocolFigures protocol = Hardware::built_in().protocol(name, 90);
+    EXPECT_TRUE(protocol.channel_gbs && protocol.latency_us) << name;
+  }
+  const ProtocolFigures unknown = Hardware::built_in().protocol("mine", 90);
+  EXPECT_FALSE(unknown.channel_gbs || unknown.latency_us) << "its own figures hold";
+}
+
+TEST(HardwareFiles, StateFiguresOfProtocolsByChip) {
+  const Hardware table = with("protocols: {ll128: {channel_gbs: 6}, ll128-sm100: {channel_gbs: 9}, mine: {latency_us: 2}}\n");
+  EXPECT_EQ(table.protocol("ll128", 90).channel_gbs, 6);
+  EXPECT_EQ(table.protocol("ll128", 100).channel_gbs, 9);
+  EXPECT_EQ(table.protocol("ll128", 100).latency_us, 0.7) << "built in";
+  EXPECT_EQ(table.protocol("mine", 90).latency_us, 2);
+  EXPECT_FALSE(table.protocol("mine", 90).channel_gbs);
+  EXPECT_THAT(table.differences(), ElementsAre("hardware.protocols.ll128.channel_gbs=6",
+                                               "hardware.protocols.ll128-sm100.channel_gbs=9",
+                                               "hardware.protocols.mine.latency_us=2"));
 }
 
 TEST(HardwareFiles, ReplaceTheFiguresThatTheyName) {
@@ -142,8 +168,8 @@ TEST(HardwareFiles, AreRefusedWithTheirPlace) {
       {"gpus: {}\n", "h.yaml: 'tutti_hardware: 1' is missing; is this a file of hardware figures?"},
       {"tutti_hardware: 2\n", "h.yaml:1:17: tutti_hardware: '2' is no version that is known; write 1"},
       {"tutti_hardware: 1\ngpu: {}\n",
-       "h.yaml:2:1: unknown section 'gpu'; did you mean 'gpus'?; allowed: tutti_hardware, gpus, pci, cpus, memory, "
-       "networks"},
+       "h.yaml:2:1: unknown section 'gpu'; did you mean 'gpus'?; allowed: tutti_hardware, gpus, protocols, pci, cpus, "
+       "memory, networks"},
       {"tutti_hardware: 1\ngpus: [1]\n", "h.yaml:2:7: gpus must be a map, such as 'default: {memory_gbs: 1}'"},
       {"tutti_hardware: 1\nmemory: {default: 3}\n", "h.yaml:2:19: default must be a map, such as 'gbs: 1'"},
       {"tutti_hardware: 1\ngpus: {H200: {memory_gbs: 1}}\n",
@@ -154,6 +180,10 @@ TEST(HardwareFiles, AreRefusedWithTheirPlace) {
        "vendor-family-model such as intel-6-85"},
       {"tutti_hardware: 1\npci: {gen5: {lane_gbs: 1}}\n",
        "h.yaml:2:7: pci has no entry 'gen5'; write default, or GT/s such as 32"},
+      {"tutti_hardware: 1\nprotocols: {ll-gfx942: {channel_gbs: 1}}\n",
+       "h.yaml:2:13: protocols has no entry 'll-gfx942'; write a plugin such as ll128, or with a chip ll128-sm90"},
+      {"tutti_hardware: 1\nprotocols: {default: {channel_gbs: 1}}\n",
+       "h.yaml:2:13: protocols has no entry 'default'; write a plugin such as ll128, or with a chip ll128-sm90"},
       {"tutti_hardware: 1\nmemory: {ddr5: {gbs: 1}}\n", "h.yaml:2:10: memory has no entry 'ddr5'; write default"},
       {"tutti_hardware: 1\nnetworks: {So: {gbs: 1}}\n",
        "h.yaml:2:12: networks has no entry 'So'; write default, or a plugin such as socket"},

@@ -24,6 +24,16 @@ double peer_gbs(const topology::System& machine, const std::vector<uint32_t>& ra
   return topology::memory_gbs(machine) / 2 / static_cast<double>(ranks.size());
 }
 
+/// The lowest compute capability × 10 of the GPUs of ranks.
+uint32_t oldest_chip(const topology::System& machine) {
+  uint32_t sm = 0;
+  for (const uint32_t node : machine.rank_nodes()) {
+    const uint32_t chip = machine.nodes()[node].chip;
+    sm = sm == 0 ? chip : std::min(sm, chip);
+  }
+  return sm;
+}
+
 void set_between_gpus(const topology::System& machine, bool reach_each_other, Figures& figures) {
   const std::vector<uint32_t> ranks = machine.rank_nodes();
   for (const uint32_t node : ranks) {
@@ -74,7 +84,10 @@ Figures figures_of(const topology::System& machine, const topology::Hardware& ha
                    const Links& links, uint32_t channels, double part) {
   Figures figures;
   const bool on_gpu = device == TUTTI_DEVICE_CUDA;
-  if (on_gpu) figures.memory_gbs = topology::memory_gbs(machine);
+  if (on_gpu) {
+    figures.memory_gbs = topology::memory_gbs(machine);
+    figures.sm = oldest_chip(machine);
+  }
   if (links.inside && on_gpu) {
     set_between_gpus(machine, *links.inside == TUTTI_LINK_P2P, figures);
   } else if (links.inside) {
@@ -88,6 +101,7 @@ Figures figures_of(const topology::System& machine, const topology::Hardware& ha
   figures.network_gbs = topology::network_share_gbs(machine, channels);
   figures.network_latency_us = latency_of(network, topology::network_latency_us(machine));
   figures.network_gap_us = network.gap_us;
+  figures.network_signal_us = network.signal_us;
   if (!on_gpu) figures.network_processor_gbs = network.processor_gbs;
   return figures;
 }
@@ -101,9 +115,10 @@ Figures slowest(std::span<const Figures> machines) {
       worst.*gbs = std::min(worst.*gbs, each.*gbs);
     }
     for (double Figures::*us : {&Figures::inside_latency_us, &Figures::inside_gap_us, &Figures::network_latency_us,
-                                &Figures::network_gap_us, &Figures::switch_us}) {
+                                &Figures::network_gap_us, &Figures::network_signal_us, &Figures::switch_us}) {
       worst.*us = std::max(worst.*us, each.*us);
     }
+    worst.sm = std::min(worst.sm, each.sm);
   }
   return worst;
 }

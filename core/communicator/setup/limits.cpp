@@ -22,9 +22,6 @@ constexpr uint32_t kHostChannels = 1;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;  // at least
 constexpr uint32_t kGpuPortChannels = 2;
-// Measured between two GPUs over TCP (docs/results.md): a hop takes so much longer if GPUs signal their messages,
-// beside the time of the kernel.
-constexpr double kSignalUs = 10;
 // Each channel has a connection and mostly a thread of its own, so that a further channel pays from fewer bytes on than
 // between GPUs of one host.
 constexpr uint64_t kRelayedBytes = 8 << 10;
@@ -34,13 +31,24 @@ SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::str
   return {kind, static_cast<uint32_t>(config.integer(link + ".slots")), config.size_bytes(link + ".slot_size")};
 }
 
-/// Between GPUs of different hosts, a process carries the messages, and the kernels at both ends are the same as
-/// between GPUs of one host.
+/// Between GPUs of different hosts, a process carries the messages.
 void fit_relays(tutti_protocol_properties& properties) {
   if (properties.flags_in_data == TUTTI_FLAGS_OWN) properties.links &= ~(1u << TUTTI_LINK_NETWORK);
-  properties.latency_us[TUTTI_LINK_NETWORK] += properties.latency_us[TUTTI_LINK_P2P];
-  if (properties.flags_in_data == TUTTI_FLAGS_NONE) properties.latency_us[TUTTI_LINK_NETWORK] += kSignalUs;
   properties.channel_bytes[TUTTI_LINK_NETWORK] = std::min(properties.channel_bytes[TUTTI_LINK_P2P], kRelayedBytes);
+}
+
+/// Between GPUs of different hosts, the kernels at both ends are the same as between GPUs of one host.
+void set_gpu_figures(const topology::Hardware& hardware, const Figures& figures, tuner::Protocol& protocol) {
+  const topology::ProtocolFigures known = hardware.protocol(protocol.name, figures.sm);
+  tutti_protocol_properties& properties = protocol.properties;
+  double& latency_us = properties.latency_us[TUTTI_LINK_P2P];
+  double& channel_gbs = properties.channel_gbs[TUTTI_LINK_P2P];
+  latency_us = known.latency_us.value_or(latency_us);
+  channel_gbs = known.channel_gbs.value_or(channel_gbs);
+  properties.latency_us[TUTTI_LINK_NETWORK] += latency_us;
+  if (properties.flags_in_data == TUTTI_FLAGS_NONE) {
+    properties.latency_us[TUTTI_LINK_NETWORK] += figures.network_signal_us;
+  }
 }
 
 Status check_data_of(const config::Config& config) {
@@ -101,14 +109,17 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
   return protocols;
 }
 
-void set_limits(uint32_t device, uint32_t channels, const Links& links, const Figures& figures,
-                tutti_topology& topology, tuner::Choices& choices) {
+void set_limits(uint32_t device, uint32_t channels, const Links& links, const topology::Hardware& hardware,
+                const Figures& figures, tutti_topology& topology, tuner::Choices& choices) {
   topology.min_channels = topology.max_channels = channels;
   choices.device = device;
   choices.back_end = device == TUTTI_DEVICE_CUDA ? &backend::gpu_back_end() : nullptr;
   choices.ranks = topology.rank_count;
   choices.nodes = topology.node_count;
   choices.max_channels = channels;
+  if (device == TUTTI_DEVICE_CUDA) {
+    for (tuner::Protocol& protocol : choices.protocols) set_gpu_figures(hardware, figures, protocol);
+  }
   topology.memory_gbs = figures.memory_gbs;
   topology.processors = figures.rank_processors * sdk::most_ranks_of_node(topology);
   topology.switch_us = figures.switch_us;

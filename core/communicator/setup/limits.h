@@ -36,9 +36,9 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
                                     uint32_t channels);
 
 /// States the limits, links and figures to algorithms and tuners (`topology`) and to the selector (`choices`). The
-/// topology has its numbers of ranks and machines, and the choices have the networks: the figures are those of the
-/// first.
-void set_limits(uint32_t device, uint32_t channels, const Links& links, const Figures& figures,
-                tutti_topology& topology, tuner::Choices& choices);
+/// topology has its numbers of ranks and machines. The choices have the networks and protocols: the figures are those
+/// of the first network, and `hardware` has those of protocols between GPUs.
+void set_limits(uint32_t device, uint32_t channels, const Links& links, const topology::Hardware& hardware,
+                const Figures& figures, tutti_topology& topology, tuner::Choices& choices);
 
 }  // namespace tutti::communicator

@@ -489,7 +489,8 @@ class Setup {
       figures.push_back(facts.figures);
       if (net_ != nullptr) ports_[nodes_[rank]] = std::move(facts.ports);
     }
-    communicator::set_limits(device(), max_channels_, links_, communicator::slowest(figures), topology_, choices_);
+    communicator::set_limits(device(), max_channels_, links_, hardware_, communicator::slowest(figures), topology_,
+                             choices_);
     return {};
   }
 

@@ -128,7 +128,9 @@ typedef struct tutti_protocol_properties {
   uint32_t links;                      /* bits 1 << TUTTI_LINK_*: where it is valid */
   uint32_t max_fan;                    /* peers one step may receive from or send to */
   uint32_t devices;                    /* TUTTI_DEVICE_*: the devices that run it */
-  double latency_us[TUTTI_LINK_LIMIT]; /* latency that the protocol adds to each hop */
+  /* Latency that the protocol adds to each hop. In place of it and of channel_gbs, a figure of the table of hardware
+   * figures (section protocols) holds for TUTTI_LINK_P2P. */
+  double latency_us[TUTTI_LINK_LIMIT];
   double efficiency[TUTTI_LINK_LIMIT]; /* payload / slot bytes at large sizes, 0..1; above 1 if a link carries more than
                                           stores of processors reach */
   double channel_gbs[TUTTI_LINK_LIMIT];     /* GB/s of the wire that one channel can fill; 0: unknown */

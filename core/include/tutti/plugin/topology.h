@@ -72,7 +72,7 @@ typedef struct tutti_system_node {
   uint32_t port;         /* NET: port of the adapter */
   double latency_us;     /* NET: time of a small message, one way, in µs; 0: unknown */
   uint32_t max_channels; /* NET: most channels that enter the machine by this port, and most that leave; 0: no limit */
-  uint32_t reserved;
+  uint32_t channel_mbs;  /* GPU: MB/s (1e6 bytes) that one channel of a search carries at most; 0: no limit */
 } tutti_system_node;
 
 /* One direction of a link. */

@@ -67,11 +67,7 @@ class Machine {
 
  private:
   static double ceiling_of(const tutti_system_node& node) {
-    if (node.type == TUTTI_NODE_HOST) return std::numeric_limits<double>::infinity();
-    if ((node.flags & TUTTI_NODE_AMD) != 0) return 50;
-    if (node.chip >= 100) return 90;
-    if (node.chip >= 90) return 60;
-    return 40;
+    return node.channel_mbs == 0 ? std::numeric_limits<double>::infinity() : node.channel_mbs / 1e3;
   }
   const tutti_system_path& path(uint32_t from, uint32_t to) const {
     return system_.paths[size_t{from} * system_.node_count + to];
