@@ -6,13 +6,14 @@ Run as: topo_test.py PATH_OF_TUTTI [unittest arguments]
 """
 
 import pathlib
+import platform
 import re
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from run_tool import run_tool
+from run_tool import clean_environment, run_tool
 
 TIMEOUT_S = 60
 TUTTI = "tutti"
@@ -52,8 +53,8 @@ SOUND = machine(gpu(0, 12) + nic(0), gpu(1, 12) + nic(1))
 OVERLAY = machine('<pci busid="0000:1a:00.0" class="0x030200"/>', '<pci busid="0000:2a:00.0"/>')
 
 
-def tutti(*arguments):
-    return run_tool(TUTTI, "topo", *arguments, timeout=TIMEOUT_S)
+def tutti(*arguments, **variables):
+    return run_tool(TUTTI, "topo", *arguments, timeout=TIMEOUT_S, environment=clean_environment() | variables)
 
 
 class TopoTest(unittest.TestCase):
@@ -172,6 +173,17 @@ class Check(TopoTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("broken.xml", result.stderr)
         self.assertIn("machine.xml: plausible", result.stdout)
+
+    def test_under_a_launcher_the_first_rank_of_a_host_checks(self):
+        source = self.file(SOUND)
+        for rank in range(2):
+            result = tutti("check", source, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            told = f"{platform.node()}: {source}: plausible\n" if rank == 0 else ""
+            self.assertEqual(result.stdout, told)
+        result = tutti("check", source, RANK="2", WORLD_SIZE="2", LOCAL_RANK="0")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("RANK=2", result.stderr)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "base/file.h"
+#include "bootstrap/process.h"
+#include "launcher/rank_assignment.h"
 #include "tools/commands.h"
 #include "tools/names.h"
 #include "tools/session.h"
@@ -29,7 +33,7 @@ Examples:
 
 constexpr const char* kCheckFooter = R"(
 Prints one line per finding: file:line, severity, what, and what to do. Notes and warnings are no failure; errors are:
-no machine is like that, or nothing can be built from the file.)";
+no machine is like that, or nothing can be built from the file. Under a launcher, one rank of each host checks.)";
 
 struct Show {
   MachineOptions machine;
@@ -51,18 +55,36 @@ Status show(const Show& work) {
   return {};
 }
 
-/// Whether the file is without errors. A file that cannot be read counts as an error, so that the rest is checked.
-bool check_file(const std::string& name) {
+/// `host`: begins each line; may be empty. Whether the file is without errors. A file that cannot be read counts as an
+/// error, so that the rest is checked.
+bool check_file(const std::string& name, const std::string& host) {
   const auto document = topology::Document::load(name);
   if (!document.ok()) {
     fail(document.status());
     return false;
   }
   const auto findings = topology::check(*document);
-  for (const auto& finding : findings) fmt::print("{}\n", to_string(finding, *document));
-  if (findings.empty()) fmt::print("{}: plausible\n", name);
+  for (const auto& finding : findings) fmt::print("{}{}\n", host, to_string(finding, *document));
+  if (findings.empty()) fmt::print("{}{}: plausible\n", host, name);
   return std::ranges::none_of(findings,
                               [](const auto& finding) { return finding.severity == topology::Severity::kError; });
+}
+
+/// The files of this host. Under a launcher, the first rank of each host checks them, since hosts may have different
+/// files, and names its host. The exit code.
+int check_files(const std::vector<std::string>& files) {
+  const auto launched = launcher::assignment_of(std::getenv);
+  if (!launched.ok()) return fail(launched.status());
+  std::string host;
+  if (*launched && (*launched)->rank_count > 1) {
+    if ((*launched)->local_rank > 0) return kSuccess;
+    host = bootstrap::host_name() + ": ";
+  }
+  int exit_code = kSuccess;
+  for (const std::string& file : files) {
+    if (!check_file(file, host)) exit_code = kFailure;
+  }
+  return exit_code;
 }
 
 void add_show(CLI::App& topo, int& exit_code) {
@@ -102,12 +124,7 @@ void add_check(CLI::App& topo, int& exit_code) {
   CLI::App* command = topo.add_subcommand("check", "Say what is implausible in topology files");
   command->footer(kCheckFooter);
   command->add_option("files", *files, "The files")->required()->option_text("FILE ...");
-  command->callback([files, &exit_code] {
-    exit_code = kSuccess;
-    for (const std::string& file : *files) {
-      if (!check_file(file)) exit_code = kFailure;
-    }
-  });
+  command->callback([files, &exit_code] { exit_code = check_files(*files); });
 }
 
 }  // namespace
