@@ -6,6 +6,7 @@
 #include "binomial.h"
 #include "doubling.h"
 #include "schedules.h"
+#include "tree.h"
 
 namespace tutti::hier {
 namespace {
@@ -39,7 +40,14 @@ Between in_rounds(const Rounds& rounds) {
   return {hops, messages, static_cast<double>(messages)};
 }
 
-Between between_machines(uint32_t collective, uint32_t variant, uint32_t machines) {
+/// Each machine has one child in the two trees together, on average. Filling a tree delays the data once more for each
+/// hop.
+Between in_trees(const TreeShape& shape) {
+  constexpr uint32_t kWays = 2;
+  return {kWays * shape.depth, shape.ends * shape.chunks, kWays * (1.0 + static_cast<double>(shape.depth) / shape.chunks)};
+}
+
+Between between_machines(uint32_t collective, uint32_t variant, uint32_t machines, uint32_t positions) {
   const uint32_t others = machines - 1;
   if (has_blocks(collective) && collective != TUTTI_ALL_TO_ALL && variant != kExchange) {
     const auto rounds = static_cast<uint32_t>(std::bit_width(others));
@@ -50,6 +58,7 @@ Between between_machines(uint32_t collective, uint32_t variant, uint32_t machine
     const uint32_t children = binomial_children(machines);
     return {binomial_depth(machines), children, static_cast<double>(children)};
   }
+  if (variant == kTree) return in_trees(TreeShape(machines, std::min(positions, 2u)));
   if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
   if (variant == kBruck) {
     const auto rounds = static_cast<uint32_t>(std::bit_width(others));
@@ -68,6 +77,7 @@ uint32_t fan_of(uint32_t collective, uint32_t variant, uint32_t machines, uint32
     const bool joins = collective == TUTTI_ALL_GATHER || collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE;
     return joins ? neighbours + others : std::max(neighbours, others);
   }
+  if (variant == kTree) return std::max(neighbours, TreeShape(machines, 2).ends - 1);
   if (variant == kBinomial && collective == TUTTI_REDUCE) return neighbours + binomial_children(machines);
   if (collective != TUTTI_ALL_REDUCE || (variant != kDoubling && variant != kMultiplying)) {
     return std::max(neighbours, 1u);
@@ -93,7 +103,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
   const uint32_t neighbours = hierarchy.positions() - 1;
   const uint32_t machines = hierarchy.machines();
   const bool per_block = has_blocks(collective);
-  Between between = between_machines(collective, variant, machines);
+  Between between = between_machines(collective, variant, machines, hierarchy.positions());
   // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
   const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
   const uint32_t phases = per_block ? machines : 2;                    // with messages to all neighbours
@@ -123,6 +133,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
     if (per_block) cost.messages[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(between.parts);
     if (per_block) cost.messages[inside] = machines * neighbours;
     if (variant == kRing) cost.messages[inside] = 2 * machines * neighbours;
+    if (variant == kTree) cost.messages[inside] = 2 * tree_chunks(machines) * neighbours;
   }
   // With a root, one machine sends its parts to the other machines, or receives theirs. Without a root, all ranks are
   // as busy as the busiest.

@@ -13,6 +13,7 @@
 #include "doubling.h"
 #include "hierarchy_view.h"
 #include "parts.h"
+#include "tree.h"
 
 namespace tutti::hier {
 namespace {
@@ -187,7 +188,9 @@ void binomial(PlanBuilder& plan, const tutti_plan_request& request, const Hierar
 
 uint32_t chunks_of(const tutti_plan_request& request, const Hierarchy& hierarchy) {
   if (has_blocks(request.collective)) return 1;
-  return hierarchy.positions() * (request.variant == kRing ? hierarchy.machines() : 1);
+  const uint32_t machines = hierarchy.machines();
+  const uint32_t of_part = request.variant == kRing ? machines : request.variant == kTree ? tree_chunks(machines) : 1;
+  return hierarchy.positions() * of_part;
 }
 
 }  // namespace
@@ -207,6 +210,7 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
     return "messages of several blocks need a constant distance from each rank to the next machine";
   if (variant == kBruck && !moves_lists && machines < 4)
     return "Bruck's all-to-all saves messages from four machines on";
+  if (variant == kTree && machines < 3) return "a tree of machines needs three machines or more";
   if (variant != kExchange && variant != kRing) return "";
   if (hierarchy.positions() == 1) return "with one rank on each machine, the algorithms ring and direct do the same";
   if (variant == kRing && machines < 3) return "a ring of machines needs three machines or more";
@@ -231,6 +235,9 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hi
       break;
     case kBinomial:
       binomial(plan, request, view, hierarchy);
+      break;
+    case kTree:
+      tree_all_reduce(plan, view, request.channel);
       break;
     default:
       exchange(plan, request, view, hierarchy);

@@ -18,6 +18,7 @@ enum Variant : uint32_t {
   kBruck,     ///< blocks pass other machines on their way, for 3 machines and more; all-to-all, for 4 and more
   kMultiplying,  ///< all-reduce: recursive multiplying between counterparts, for 5 machines and more
   kBinomial,     ///< broadcast and reduce: binomial trees of counterparts, for 4 machines and more
+  kTree,         ///< all-reduce: binary trees of counterparts, for 3 machines and more
   kVariantCount,
 };
 
@@ -29,6 +30,7 @@ inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = 
     {"bruck", 1u << TUTTI_ALL_TO_ALL | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER},
     {"multiplying", 1u << TUTTI_ALL_REDUCE},
     {"binomial", 1u << TUTTI_BROADCAST | 1u << TUTTI_REDUCE},
+    {"tree", 1u << TUTTI_ALL_REDUCE},
 }};
 
 /// Whether the input or the output of a collective has one block per rank. The other collectives divide their single

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
 
 #include "program/verify/verify.h"
 #include "unit/plan_support.h"
@@ -204,6 +205,35 @@ TEST(Hier, BroadcastsAndReducesAlongBinomialTrees) {
   }
 }
 
+/// Each chunk crosses each edge of a tree once up and once down. Positions alternate between two trees, so all machines
+/// send about as much.
+TEST(Hier, AddsAlongTwoTrees) {
+  const Algorithm hier("hier");
+  std::vector<NodeOfRank> layouts = {{0, 1, 1, 0, 2, 4, 3, 3, 4, 2}};
+  for (const uint32_t positions : {1u, 2u, 3u}) {
+    for (uint32_t machines = 3; machines <= 10; ++machines) layouts.push_back(blocks(machines, positions));
+  }
+  for (const NodeOfRank& nodes : layouts) {
+    const uint32_t machines = *std::max_element(nodes.begin(), nodes.end()) + 1;
+    const auto ranks = static_cast<uint32_t>(nodes.size());
+    const uint32_t positions = ranks / machines;
+    const auto plans = Connected(hier, nodes).plans(TUTTI_ALL_REDUCE, hier.variant("tree"));
+    ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+    expect_proved(*plans);
+    const uint32_t chunks = plans->front().input_chunks() / positions;
+    std::vector<uint32_t> of_machine(machines);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const uint32_t between = messages_between(nodes, *plans, rank);
+      EXPECT_EQ(between % chunks, 0u);
+      of_machine[nodes[rank]] += between / chunks;
+    }
+    EXPECT_EQ(std::accumulate(of_machine.begin(), of_machine.end(), 0u), positions * 2 * (machines - 1));
+    if (positions == 2) {
+      EXPECT_LE(*std::max_element(of_machine.begin(), of_machine.end()), 4u) << machines << " machines";
+    }
+  }
+}
+
 TEST(Hier, DeclinesWithAReason) {
   const Algorithm hier("hier");
   const auto text = [&](const NodeOfRank& nodes, uint32_t variant) {
@@ -216,6 +246,7 @@ TEST(Hier, DeclinesWithAReason) {
   EXPECT_THAT(text({0, 1, 2}, 0), HasSubstr("ring and direct do the same"));
   EXPECT_THAT(text({0, 0, 1, 1}, 1), HasSubstr("three machines or more"));
   EXPECT_THAT(text({0, 0, 1, 1}, 2), HasSubstr("three machines or more"));
+  EXPECT_THAT(text({0, 0, 1, 1}, hier.variant("tree")), HasSubstr("three machines or more"));
   const Status uneven = Connected(hier, {0, 0, 1}).plans(TUTTI_ALL_TO_ALL, 0).status();
   EXPECT_EQ(uneven.code(), Code::kUnsupported);
   EXPECT_THAT(uneven.text(), HasSubstr("equal numbers of ranks"));
