@@ -287,7 +287,7 @@ double Hardware::figure(std::string_view section, std::span<const std::string> e
 GpuFigures Hardware::gpu(const Pci& device) const {
   const std::vector<std::string> entries = entries_of(device);
   const auto of = [&](std::string_view name) { return figure("gpus", entries, name); };
-  return {of("memory_gbs"), of("link_gbs"),   of("c2c_gbs"),          of("latency_us"),
+  return {of("memory_gbs"), of("link_gbs"),   of("c2c_gbs"),           of("latency_us"),
           of("gap_us"),     of("staged_gbs"), of("staged_latency_us"), of("channel_gbs")};
 }
 
@@ -349,8 +349,8 @@ NetworkFigures Hardware::network(std::string_view plugin) const {
   const auto file_has = [&](std::string_view name) {
     return figures_of_file_.contains(fmt::format("networks.{}.latency_us", name));
   };
-  return {of("gbs"), of("latency_us"), of("gap_us"), of("processor_gbs"), of("signal_us"),
-          file_has(entry.front()) || file_has(kDefault)};
+  return {of("gbs"),           of("latency_us"), of("gap_us"),
+          of("processor_gbs"), of("signal_us"),  file_has(entry.front()) || file_has(kDefault)};
 }
 
 std::vector<std::string> Hardware::differences() const {

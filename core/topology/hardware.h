@@ -27,13 +27,13 @@ struct GpuFigures {
   double gap_us = 0;      ///< from a small message to the next
   double staged_gbs = 0;  ///< through memory of the host
   double staged_latency_us = 0;
-  double channel_gbs = 0;  ///< that one channel of a search carries at most
+  double channel_gbs = 0;  ///< upper limit of one channel of a search
 };
 
 /// A protocol between GPUs that reach each other's memory. If the table has no figure, the protocol's own holds.
 struct ProtocolFigures {
-  std::optional<double> channel_gbs;  ///< that one channel can fill
-  std::optional<double> latency_us;   ///< that the protocol adds to each hop
+  std::optional<double> channel_gbs;  ///< bandwidth that one channel can fill
+  std::optional<double> latency_us;   ///< latency that the protocol adds to each hop
 };
 
 /// Between host ranks that share memory.
@@ -49,8 +49,8 @@ struct NetworkFigures {
   double gbs = 0;
   double latency_us = 0;
   double gap_us = 0;
-  double processor_gbs = 0;       ///< that one processor sends or receives
-  double signal_us = 0;           ///< of a hop between GPUs whose protocol signals the messages apart from the data
+  double processor_gbs = 0;  ///< that one processor sends or receives
+  double signal_us = 0;  ///< further time of a hop between GPUs if the protocol signals messages apart from the data
   bool file_has_latency = false;  ///< a file states latency_us, in place of the claims of plugins and topology files
 };
 

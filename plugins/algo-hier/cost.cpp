@@ -44,7 +44,8 @@ Between in_rounds(const Rounds& rounds) {
 /// hop.
 Between in_trees(const TreeShape& shape) {
   constexpr uint32_t kWays = 2;
-  return {kWays * shape.depth, shape.ends * shape.chunks, kWays * (1.0 + static_cast<double>(shape.depth) / shape.chunks)};
+  return {kWays * shape.depth, shape.ends * shape.chunks,
+          kWays * (1.0 + static_cast<double>(shape.depth) / shape.chunks)};
 }
 
 Between between_machines(uint32_t collective, uint32_t variant, uint32_t machines, uint32_t positions) {
@@ -77,7 +78,7 @@ uint32_t fan_of(uint32_t collective, uint32_t variant, uint32_t machines, uint32
     const bool joins = collective == TUTTI_ALL_GATHER || collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE;
     return joins ? neighbours + others : std::max(neighbours, others);
   }
-  if (variant == kTree) return std::max(neighbours, TreeShape(machines, 2).ends - 1);
+  if (variant == kTree) return std::max(neighbours, TreeShape(machines, 2).children);
   if (variant == kBinomial && collective == TUTTI_REDUCE) return neighbours + binomial_children(machines);
   if (collective != TUTTI_ALL_REDUCE || (variant != kDoubling && variant != kMultiplying)) {
     return std::max(neighbours, 1u);

@@ -34,14 +34,15 @@ TreeShape::TreeShape(uint32_t machines, uint32_t trees) {
   for (uint32_t tree = 0; tree < 2; ++tree) {
     for (uint32_t machine = 0; machine < machines; ++machine) {
       const sdk::TreePlace own = sdk::double_tree_place(machine, machines, tree);
-      uint32_t neighbours = own.parent == kNobody ? 0 : 1;
-      for_children(own, [&](uint32_t) { ++neighbours; });
+      uint32_t below = 0;
+      for_children(own, [&](uint32_t) { ++below; });
+      children = std::max(children, below);
       uint32_t hops = 0;
       for (uint32_t at = own.parent; at != kNobody; at = sdk::double_tree_place(at, machines, tree).parent) ++hops;
       deepest = std::max(deepest, hops);
       if (tree >= trees) continue;
       depth = std::max(depth, hops);
-      ends = std::max(ends, neighbours);
+      ends = std::max(ends, below + (own.parent == kNobody ? 0 : 1));
     }
   }
   chunks = std::clamp(4 * deepest, kLeastChunks, kMostChunks);

@@ -18,9 +18,10 @@ struct TreeShape {
   /// `trees`: how many of the two trees are used.
   TreeShape(uint32_t machines, uint32_t trees);
 
-  uint32_t depth = 0;  ///< hops from the deepest machine to the root
-  uint32_t ends = 0;   ///< neighbours in a tree of the machine that has most
-  uint32_t chunks = 0; ///< of a part
+  uint32_t depth = 0;     ///< hops from the deepest machine to the root
+  uint32_t ends = 0;      ///< neighbours in a tree of the machine that has most
+  uint32_t children = 0;  ///< number of children of the machine that has most, in both trees
+  uint32_t chunks = 0;    ///< number of chunks of a part
 };
 
 /// The number of the tree that a position uses in a channel.

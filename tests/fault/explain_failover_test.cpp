@@ -39,7 +39,7 @@ Told reduce_until_a_fail_over(const UniqueId& id, int rank) {
   EXPECT_TRUE(comm.ok()) << comm.status().to_string();
   if (!comm.ok()) return {};
   const auto explain = [&] {
-    return comm->explain(Collective::kAllReduce, kCount, DataType::kInt64, Reduction::kSum).value();
+    return comm->explain(Collective::kAllReduce, kCount, DataType::kInt64, ReduceOp::kSum).value();
   };
   Told told;
   told.before = explain();
@@ -48,7 +48,7 @@ Told reduce_until_a_fail_over(const UniqueId& id, int rank) {
   for (int64_t call = 0; output.back() == 0 && std::chrono::steady_clock::now() < end; ++call) {
     for (size_t i = 0; i + 1 < kCount; ++i) input[i] = call + static_cast<int64_t>(i) * (rank + 1);
     input.back() = static_cast<int64_t>(comm->counters().failovers);
-    const Status done = comm->all_reduce(input.data(), output.data(), kCount, DataType::kInt64, Reduction::kSum);
+    const Status done = comm->all_reduce(input.data(), output.data(), kCount, DataType::kInt64, ReduceOp::kSum);
     EXPECT_TRUE(done.ok()) << done.to_string();
     if (!done.ok()) break;
     for (size_t i = 0; i + 1 < kCount; ++i) {

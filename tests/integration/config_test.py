@@ -22,7 +22,7 @@ TIMEOUT_S = 60
 SMALL = ("--min", 64, "--max", 64, "--iters", 2, "--repeat", 1)
 VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted"
 HIERARCHIES = "hier, hier/exchange, hier/doubling, hier/ring, hier/bruck, hier/multiplying, " \
-              "hier/binomial"
+              "hier/binomial, hier/tree"
 SEARCHED = r"searched for tutti-\w+-\w+\.so in .*/tutti/plugins"
 
 

@@ -104,6 +104,15 @@ class Simulate(unittest.TestCase):
             self.assertEqual(run.returncode, 1)
             self.assertIn("ask for ranks on the host with --ranks", run.stderr)
 
+    def test_many_host_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = self.this_machine(folder)
+            for collective in ("all_reduce", "all_gather", "all_to_all"):
+                dry = self.predictions(collective, "--topology", file, "--nodes", 2048, "--ranks", 8,
+                                       "--set", "device=host", "--min", "8", "--max", "8")
+                self.assertEqual((dry["ranks"], dry["nodes"]), (16384, 2048))
+                self.assertGreater(dry["results"][0]["candidates"][0]["predicted_us"], 0)
+
     def test_ranks_that_share_gpus(self):
         dry = self.predictions("all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 16, "--max", "8")
         self.assertEqual((dry["ranks"], dry["nodes"]), (16, 1))

@@ -55,8 +55,7 @@ TEST(BuiltInHardware, HasEachFigureOfAnUnknownChip) {
   const GpuFigures any = table.gpu(gpu(0));
   for (const double figure :
        {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs, any.staged_latency_us,
-        any.channel_gbs,
-        table.memory().gbs, table.memory().latency_us, table.memory().gap_us, table.memory().switch_us,
+        any.channel_gbs, table.memory().gbs, table.memory().latency_us, table.memory().gap_us, table.memory().switch_us,
         table.network("").gbs, table.network("").latency_us, table.network("").gap_us, table.network("").signal_us}) {
     EXPECT_GT(figure, 0);
   }
@@ -119,15 +118,16 @@ TEST(BuiltInHardware, KnowsTheProtocolsOfGpus) {
 }
 
 TEST(HardwareFiles, StateFiguresOfProtocolsByChip) {
-  const Hardware table = with("protocols: {ll128: {channel_gbs: 6}, ll128-sm100: {channel_gbs: 9}, mine: {latency_us: 2}}\n");
+  const Hardware table =
+      with("protocols: {ll128: {channel_gbs: 6}, ll128-sm100: {channel_gbs: 9}, mine: {latency_us: 2}}\n");
   EXPECT_EQ(table.protocol("ll128", 90).channel_gbs, 6);
   EXPECT_EQ(table.protocol("ll128", 100).channel_gbs, 9);
   EXPECT_EQ(table.protocol("ll128", 100).latency_us, 0.7) << "built in";
   EXPECT_EQ(table.protocol("mine", 90).latency_us, 2);
   EXPECT_FALSE(table.protocol("mine", 90).channel_gbs);
-  EXPECT_THAT(table.differences(), ElementsAre("hardware.protocols.ll128.channel_gbs=6",
-                                               "hardware.protocols.ll128-sm100.channel_gbs=9",
-                                               "hardware.protocols.mine.latency_us=2"));
+  EXPECT_THAT(table.differences(),
+              ElementsAre("hardware.protocols.ll128.channel_gbs=6", "hardware.protocols.ll128-sm100.channel_gbs=9",
+                          "hardware.protocols.mine.latency_us=2"));
 }
 
 TEST(HardwareFiles, ReplaceTheFiguresThatTheyName) {

@@ -11,6 +11,12 @@
 namespace tutti::test {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 tutti_slot_layout line_layout(uint32_t slots, uint64_t lines, uint64_t data, uint64_t bytes) {
   tutti_slot_layout layout = layout_of(slots, lines * data, 1);
   layout.slot_stride = lines * bytes;
@@ -69,8 +75,13 @@ uint64_t test_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
 }
 
+bool takes_few(const Protocol& protocol) {
+  return (kSanitized || protocol.wire == Wire::kSimple) && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
+}
+
 int rounds(const Protocol& protocol, int of_slices) {
   const char* const times = std::getenv("TUTTI_TEST_ROUNDS");
+  if (kSanitized && times == nullptr) return 1;
   return (protocol.wire == Wire::kSimple ? of_slices : 4 * of_slices) * (times != nullptr ? std::atoi(times) : 1);
 }
 

@@ -40,7 +40,10 @@ KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint
 
 /// TUTTI_TEST_SEED repeats a run.
 uint64_t test_seed();
-/// TUTTI_TEST_ROUNDS: so many times as often. A CTA of slices has more threads than one of lines, and takes longer.
+/// Whether a test of all numbers of ranks takes a few of them. A CTA of slices has more threads than a CTA of lines,
+/// and takes longer. A build with a sanitizer takes three times as long for all CTAs. TUTTI_TEST_ROUNDS: all numbers.
+bool takes_few(const Protocol& protocol);
+/// How often a test runs. TUTTI_TEST_ROUNDS: so many times as often.
 int rounds(const Protocol& protocol, int of_slices);
 /// The numbers from `first` to `last`.
 std::vector<uint32_t> all_of(uint32_t first, uint32_t last);

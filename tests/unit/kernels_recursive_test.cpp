@@ -59,13 +59,8 @@ class RecursiveKernels : public testing::TestWithParam<Protocol> {
   std::mt19937_64 random_{seed_};
 };
 
-bool is_long() {
-  return std::getenv("TUTTI_TEST_ROUNDS") != nullptr;
-}
-
 TEST_P(RecursiveKernels, UpToTheLimitOfTheSmallForm) {
-  const bool is_few = GetParam().wire == Wire::kSimple && !is_long();
-  run_all(GetParam(), is_few ? std::vector<uint32_t>{2, 3, 6} : all_of(2, TUTTI_CUDA_SMALL_RANKS), 600);
+  run_all(GetParam(), takes_few(GetParam()) ? std::vector<uint32_t>{2, 3, 6} : all_of(2, TUTTI_CUDA_SMALL_RANKS), 600);
 }
 
 TEST_P(RecursiveKernels, OfManyLoops) {
@@ -82,18 +77,20 @@ TEST_P(RecursiveKernels, GatherToScratch) {
   for (const Layout& layout : {Layout{4, 2, "exchange"}, Layout{6, 3, "exchange"}, Layout{12, 3, "exchange"},
                                Layout{5, 5, "bruck"}, Layout{8, 4, "bruck"}, Layout{14, 7, "bruck"}}) {
     const auto& [ranks, machines, name] = layout;
-    if (ranks > 6 && GetParam().wire == Wire::kSimple && !is_long()) continue;
+    if (ranks > 6 && takes_few(GetParam())) continue;
     SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: {}, {} ranks on {} machines", seed_, name, ranks, machines));
     Connected connected(hier, split(ranks, machines));
     run_plans(GetParam(), required(connected.plans(TUTTI_ALL_TO_ALL, hier.variant(name))), 400);
   }
 }
 
-/// A CTA of slices has many threads: without TUTTI_TEST_ROUNDS, it runs one call of any variant.
+/// All variants, or one call of any variant.
 TEST_P(RecursiveKernels, BeyondTheSmallForm) {
   const Protocol protocol = with_less_memory(GetParam());
-  if (is_long()) return run_all(protocol, all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33), 200);
-  if (protocol.wire != Wire::kSimple) return run_all(protocol, {TUTTI_CUDA_SMALL_RANKS + 1, 33}, 200);
+  if (std::getenv("TUTTI_TEST_ROUNDS") != nullptr) {
+    return run_all(protocol, all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33), 200);
+  }
+  if (!takes_few(protocol)) return run_all(protocol, {TUTTI_CUDA_SMALL_RANKS + 1, 33}, 200);
   const auto variant = static_cast<uint32_t>(below(kVariants));
   const auto ranks = static_cast<uint32_t>(TUTTI_CUDA_SMALL_RANKS + 1 + below(17));
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: variant {}, {} ranks", seed_, variant, ranks));

@@ -165,12 +165,10 @@ void run_families(const Protocol& protocol, const std::vector<uint32_t>& rank_co
   }
 }
 
-/// Each number of ranks that the small form takes. A CTA of slices has many threads: without TUTTI_TEST_ROUNDS, it runs
-/// three of these numbers.
+/// Each number of ranks that the small form takes, or three of these numbers.
 TEST_P(Kernels, OfEachFamilyUpToTheLimitOfTheSmallForm) {
-  const bool is_few = GetParam().wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
-  run_families(GetParam(),
-               is_few ? std::vector<uint32_t>{2, 7, TUTTI_CUDA_SMALL_RANKS} : all_of(2, TUTTI_CUDA_SMALL_RANKS));
+  run_families(GetParam(), takes_few(GetParam()) ? std::vector<uint32_t>{2, 7, TUTTI_CUDA_SMALL_RANKS}
+                                                 : all_of(2, TUTTI_CUDA_SMALL_RANKS));
 }
 
 /// One or two numbers of ranks, or with TUTTI_TEST_ROUNDS many numbers up to the limit of kernels.

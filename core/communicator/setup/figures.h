@@ -45,7 +45,7 @@ struct Figures {
   double network_processor_gbs = 0;  ///< the same
   double rank_processors = 0;        ///< processors for each rank, at most 1; 0: unknown, or no limit
   double switch_us = 0;              ///< from a rank that waits to the next of its processor; 0: none, or unknown
-  double network_signal_us = 0;      ///< of a hop between GPUs whose protocol signals messages
+  double network_signal_us = 0;      ///< further time of a hop between GPUs if the protocol signals messages
   uint32_t sm = 0;                   ///< compute capability × 10 of the GPUs; 0: ranks on the host
 };
 

@@ -47,7 +47,7 @@ constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
 constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
 constexpr uint64_t kMoving =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
-constexpr std::array<Algorithm, 12> kAlgorithms = {{
+constexpr std::array<Algorithm, 13> kAlgorithms = {{
     {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
     {"tree/direct", bits({Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})},
     {"tree/pipelined", bits({Collective::kAllReduce})},
@@ -57,6 +57,7 @@ constexpr std::array<Algorithm, 12> kAlgorithms = {{
     {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast, Collective::kAllToAll})},
     {"hier/doubling", bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather})},
     {"hier/ring", bits({Collective::kAllReduce})},
+    {"hier/tree", bits({Collective::kAllReduce})},
     {"hier/bruck", bits({Collective::kAllToAll})},
     {"hier/multiplying", bits({Collective::kAllReduce})},
     {"hier/binomial", bits({Collective::kBroadcast, Collective::kReduce})},
@@ -249,6 +250,7 @@ bool has_hierarchy(const Setting& setting, int rank_count) {
   if (setting.algorithm == "hier/bruck" || setting.algorithm == "hier/binomial") return machines >= 4;
   if (setting.algorithm == "hier/multiplying") return machines >= 5;
   const bool several = rank_count / machines > 1;
+  if (setting.algorithm == "hier/tree") return machines >= 3;
   return several && machines >= (setting.algorithm == "hier/ring" ? 3 : 2);
 }
 

@@ -125,9 +125,9 @@ typedef struct tutti_work {
 
 typedef struct tutti_protocol_properties {
   uint32_t struct_size;
-  uint32_t links;                      /* bits 1 << TUTTI_LINK_*: where it is valid */
-  uint32_t max_fan;                    /* peers one step may receive from or send to */
-  uint32_t devices;                    /* TUTTI_DEVICE_*: the devices that run it */
+  uint32_t links;   /* bits 1 << TUTTI_LINK_*: where it is valid */
+  uint32_t max_fan; /* peers one step may receive from or send to */
+  uint32_t devices; /* TUTTI_DEVICE_*: the devices that run it */
   /* Latency that the protocol adds to each hop. In place of it and of channel_gbs, a figure of the table of hardware
    * figures (section protocols) holds for TUTTI_LINK_P2P. */
   double latency_us[TUTTI_LINK_LIMIT];
