@@ -31,6 +31,7 @@ START_S = 60
 END_S = 120
 GPUS = "GPUs"
 CALLS = {"shared memory": 150000, "network": 20000, "two hosts": 20000, "ring": 150000, GPUS: 400000}
+SHARED_GPU_CALLS = 8000  # processes that share a GPU take turns of milliseconds
 OPTIONS = TRANSPORTS | {GPUS: ["--device", "cuda"]}
 
 
@@ -160,6 +161,8 @@ def main():
     cases = []
     if request.gpus:
         request.jobs = 1
+        if count_gpus() == 1:
+            CALLS[GPUS] = SHARED_GPU_CALLS
         cases = [Stop(request.tool, GPUS, victim, 2, 1, generator.uniform(0, 0.4)) for victim in range(2)]
     for number in range(0 if request.gpus else request.long or 3):
         count = generator.randint(2, 4) if request.long else 3
