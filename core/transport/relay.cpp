@@ -94,7 +94,7 @@ Result<bool> Relay::send_slice(uint32_t number, uint64_t bytes, uint32_t done) {
   }
   if (slot.slice == nullptr) return false;
   slot.record_sent = false;
-  told_ = done;
+  told_ = options_.splits ? out_records_[index].done : done;  // the GPU may have done more since the record went
   ++slice_step_;
   return true;
 }

@@ -48,7 +48,7 @@ Between in_trees(const TreeShape& shape) {
           kWays * (1.0 + static_cast<double>(shape.depth) / shape.chunks)};
 }
 
-Between between_machines(uint32_t collective, uint32_t variant, uint32_t machines, uint32_t positions) {
+Between between_machines(uint32_t collective, uint32_t variant, uint32_t machines) {
   const uint32_t others = machines - 1;
   if (has_blocks(collective) && collective != TUTTI_ALL_TO_ALL && variant != kExchange) {
     const auto rounds = static_cast<uint32_t>(std::bit_width(others));
@@ -59,7 +59,7 @@ Between between_machines(uint32_t collective, uint32_t variant, uint32_t machine
     const uint32_t children = binomial_children(machines);
     return {binomial_depth(machines), children, static_cast<double>(children)};
   }
-  if (variant == kTree) return in_trees(TreeShape(machines, std::min(positions, 2u)));
+  if (variant == kTree) return in_trees(TreeShape(machines));
   if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
   if (variant == kBruck) {
     const auto rounds = static_cast<uint32_t>(std::bit_width(others));
@@ -78,7 +78,7 @@ uint32_t fan_of(uint32_t collective, uint32_t variant, uint32_t machines, uint32
     const bool joins = collective == TUTTI_ALL_GATHER || collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE;
     return joins ? neighbours + others : std::max(neighbours, others);
   }
-  if (variant == kTree) return std::max(neighbours, TreeShape(machines, 2).children);
+  if (variant == kTree) return std::max(neighbours, TreeShape(machines).children);
   if (variant == kBinomial && collective == TUTTI_REDUCE) return neighbours + binomial_children(machines);
   if (collective != TUTTI_ALL_REDUCE || (variant != kDoubling && variant != kMultiplying)) {
     return std::max(neighbours, 1u);
@@ -104,7 +104,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
   const uint32_t neighbours = hierarchy.positions() - 1;
   const uint32_t machines = hierarchy.machines();
   const bool per_block = has_blocks(collective);
-  Between between = between_machines(collective, variant, machines, hierarchy.positions());
+  Between between = between_machines(collective, variant, machines);
   // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
   const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
   const uint32_t phases = per_block ? machines : 2;                    // with messages to all neighbours
@@ -134,7 +134,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
     if (per_block) cost.messages[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(between.parts);
     if (per_block) cost.messages[inside] = machines * neighbours;
     if (variant == kRing) cost.messages[inside] = 2 * machines * neighbours;
-    if (variant == kTree) cost.messages[inside] = 2 * tree_chunks(machines) * neighbours;
+    if (variant == kTree) cost.messages[inside] = 2 * TreeShape(machines).chunks * neighbours;
   }
   // With a root, one machine sends its parts to the other machines, or receives theirs. Without a root, all ranks are
   // as busy as the busiest.

@@ -8,7 +8,7 @@
 namespace tutti::hier {
 namespace {
 
-/// The hierarchy of one communicator. All channels have the same plans.
+/// The hierarchy of one communicator. The channels differ in the trees of `tree` alone.
 class Channels : public sdk::AlgorithmInstance {
  public:
   Channels(const tutti_topology& topology, uint32_t channels)

@@ -189,7 +189,9 @@ void binomial(PlanBuilder& plan, const tutti_plan_request& request, const Hierar
 uint32_t chunks_of(const tutti_plan_request& request, const Hierarchy& hierarchy) {
   if (has_blocks(request.collective)) return 1;
   const uint32_t machines = hierarchy.machines();
-  const uint32_t of_part = request.variant == kRing ? machines : request.variant == kTree ? tree_chunks(machines) : 1;
+  const uint32_t of_part = request.variant == kRing   ? machines
+                           : request.variant == kTree ? TreeShape(machines).chunks
+                                                      : 1;
   return hierarchy.positions() * of_part;
 }
 
@@ -211,8 +213,9 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
   if (variant == kBruck && !moves_lists && machines < 4)
     return "Bruck's all-to-all saves messages from four machines on";
   if (variant == kTree && machines < 3) return "a tree of machines needs three machines or more";
-  if (variant != kExchange && variant != kRing) return "";
-  if (hierarchy.positions() == 1) return "with one rank on each machine, the algorithms ring and direct do the same";
+  if (variant != kExchange && variant != kRing && variant != kTree) return "";
+  if (hierarchy.positions() == 1)
+    return "with one rank on each machine, the algorithms ring, tree and direct do the same";
   if (variant == kRing && machines < 3) return "a ring of machines needs three machines or more";
   return "";
 }

@@ -2,6 +2,7 @@
 #include "tree.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "parts.h"
 #include "tutti/sdk/trees.h"
@@ -25,35 +26,18 @@ void for_children(const sdk::TreePlace& place, Action action) {
 
 }  // namespace
 
-uint32_t tree_chunks(uint32_t machines) {
-  return TreeShape(machines, 2).chunks;
-}
+/// An odd number of machines has a root with one child in the second tree, above a tree of the other machines.
+TreeShape::TreeShape(uint32_t machines)
+    : depth(static_cast<uint32_t>(machines % 2 == 0 ? std::bit_width(machines) - 1 : std::bit_width(machines - 1))),
+      ends(machines > 3 ? 3 : 2),
+      chunks(std::clamp(4 * depth, kLeastChunks, kMostChunks)) {}
 
-TreeShape::TreeShape(uint32_t machines, uint32_t trees) {
-  uint32_t deepest = 0;  // of both trees, so that all positions have as many chunks
-  for (uint32_t tree = 0; tree < 2; ++tree) {
-    for (uint32_t machine = 0; machine < machines; ++machine) {
-      const sdk::TreePlace own = sdk::double_tree_place(machine, machines, tree);
-      uint32_t below = 0;
-      for_children(own, [&](uint32_t) { ++below; });
-      children = std::max(children, below);
-      uint32_t hops = 0;
-      for (uint32_t at = own.parent; at != kNobody; at = sdk::double_tree_place(at, machines, tree).parent) ++hops;
-      deepest = std::max(deepest, hops);
-      if (tree >= trees) continue;
-      depth = std::max(depth, hops);
-      ends = std::max(ends, below + (own.parent == kNobody ? 0 : 1));
-    }
-  }
-  chunks = std::clamp(4 * deepest, kLeastChunks, kMostChunks);
-}
-
-/// First all chunks go up, then all go down.
+/// First all chunks go up, then all go down. A message inside a machine has a whole part.
 void tree_all_reduce(PlanBuilder& plan, const HierarchyView& view, uint32_t channel) {
-  const uint32_t chunks = tree_chunks(view.machines());
+  const uint32_t chunks = TreeShape(view.machines()).chunks;
   const uint32_t part = view.position() * chunks;
-  const sdk::TreePlace place =
-      sdk::double_tree_place(view.machine(), view.machines(), tree_of(view.position(), channel));
+  const uint32_t tree = (view.position() + channel) % 2;
+  const sdk::TreePlace place = sdk::double_tree_place(view.machine(), view.machines(), tree);
   const bool at_root = place.parent == kNobody;
   plan.message_chunks(chunks);
   scatter_parts(plan, view, chunks);

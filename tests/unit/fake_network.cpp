@@ -100,6 +100,8 @@ struct FakeNetwork::Calls {
     const std::lock_guard lock(network.mutex_);
     Pipe& pipe = *connection.pipe;
     if (const int32_t code = pipe.sender_code(); code != TUTTI_OK) return network.fail(code);
+    *request = nullptr;
+    if (tag >= network.refused_.first && tag <= network.refused_.second) return TUTTI_OK;
     const uint8_t* const from = network.reach(address, bytes, registration == &device_memory);
     if (from == nullptr) return TUTTI_INVALID_ARGUMENT;
     std::vector<uint8_t> message(from, from + bytes);

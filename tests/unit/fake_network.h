@@ -61,6 +61,11 @@ class FakeNetwork {
   int sent(uint32_t first, uint32_t last) { return count(sent_, first, last); }
   /// Receives that were posted for such a tag.
   int posted(uint32_t first, uint32_t last) { return count(posted_, first, last); }
+  /// While true, the network takes no send with a tag from `first` to `last`.
+  void refuse_sends(bool refuses, uint32_t first, uint32_t last) {
+    const std::lock_guard lock(mutex_);
+    refused_ = refuses ? std::pair(first, last) : std::pair(1u, 0u);
+  }
   /// Sends with this tag are not done until release_sends(). Their messages arrive all the same.
   void hold_sends(uint32_t tag) { held_tag_ = tag; }
   void release_sends() { held_tag_ = -1; }
@@ -147,6 +152,7 @@ class FakeNetwork {
   std::map<std::pair<uint32_t, uint32_t>, int> connections_;  // by devices of both ends
   uint32_t memory_ = TUTTI_MEMORY_HOST;
   std::atomic<int64_t> held_tag_{-1};
+  std::pair<uint32_t, uint32_t> refused_{1, 0};   // the first and the last tag
   std::map<uint32_t, int> sent_, posted_, held_;  // by tag
   std::vector<const PrivateMemory*> granted_;
   std::map<uint8_t*, std::vector<uint8_t>> unflushed_;  // received for the device, by address

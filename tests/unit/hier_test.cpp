@@ -210,7 +210,7 @@ TEST(Hier, BroadcastsAndReducesAlongBinomialTrees) {
 TEST(Hier, AddsAlongTwoTrees) {
   const Algorithm hier("hier");
   std::vector<NodeOfRank> layouts = {{0, 1, 1, 0, 2, 4, 3, 3, 4, 2}};
-  for (const uint32_t positions : {1u, 2u, 3u}) {
+  for (const uint32_t positions : {2u, 3u}) {
     for (uint32_t machines = 3; machines <= 10; ++machines) layouts.push_back(blocks(machines, positions));
   }
   for (const NodeOfRank& nodes : layouts) {
@@ -243,7 +243,7 @@ TEST(Hier, DeclinesWithAReason) {
   };
   EXPECT_THAT(text({0, 0, 0}, 0), HasSubstr("two machines or more"));
   EXPECT_THAT(text({0, 0, 1}, 0), HasSubstr("equal numbers of ranks"));
-  EXPECT_THAT(text({0, 1, 2}, 0), HasSubstr("ring and direct do the same"));
+  EXPECT_THAT(text({0, 1, 2}, 0), HasSubstr("ring, tree and direct do the same"));
   EXPECT_THAT(text({0, 0, 1, 1}, 1), HasSubstr("three machines or more"));
   EXPECT_THAT(text({0, 0, 1, 1}, 2), HasSubstr("three machines or more"));
   EXPECT_THAT(text({0, 0, 1, 1}, hier.variant("tree")), HasSubstr("three machines or more"));

@@ -194,6 +194,23 @@ TEST_P(RelayTest, ASlotWaitsUntilItsLastSliceIsSent) {
   EXPECT_TRUE(a_->is_idle_within(10s));
 }
 
+/// The peer hears of the slots that the GPU has read while the network took no slice.
+TEST_P(RelayTest, DoneSlotsAreToldAfterASliceThatWasRefused) {
+  open();
+  b_->send(0, std::vector<uint8_t>(100, 1));
+  ASSERT_TRUE(eventually([&] { return a_->has(0); }));
+  fake_.refuse_sends(true, kFirstSlice, kLastSlice);
+  const int before = fake_.sent(kFirstRecord, kLastRecord);
+  a_->send(0, std::vector<uint8_t>(100, 2));
+  if (splits()) {
+    ASSERT_TRUE(eventually([&] { return fake_.sent(kFirstRecord, kLastRecord) > before; }));
+  }
+  a_->receive(0, 100);
+  fake_.refuse_sends(false, 0, 0);
+  ASSERT_TRUE(eventually([&] { return b_->has(0); }));
+  EXPECT_TRUE(eventually([&] { return b_->done_of_peer() == 1; }));
+}
+
 TEST_P(RelayTest, ASlotIsPostedAgainWhenTheGpuIsDoneWithIt) {
   open();
   ASSERT_TRUE(eventually([&] { return fake_.posted(kFirstSlice, kFirstSlice) == 2; })) << "at both ends";

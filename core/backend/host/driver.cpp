@@ -27,7 +27,7 @@ struct Idleness {
   /// not count: it may dial for ever.
   Clock::time_point no_message_since = {};
 
-  /// A round without movement, and without help for the engine, begins to count.
+  /// Of a round without movement.
   void begin() {
     if (rounds == 0) since = Clock::now();
     if (no_message_since == Clock::time_point{}) no_message_since = since;
@@ -127,11 +127,12 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
       tell({}, nullptr);
       continue;
     }
+    idle.begin();
     if (helped) {
+      if (Clock::now() - idle.no_message_since > options_.operation_timeout) return {TUTTI_TIMEOUT, now.waiting};
       idle.helped();
       continue;
     }
-    idle.begin();
     if (!idle.slept && polls_on(++idle.rounds, idle.since)) continue;
     progress::Sleeper announced(*options_.bell);
     // Asked before the last look: a failure that was told earlier then ends it.

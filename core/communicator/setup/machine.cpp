@@ -27,7 +27,7 @@ std::vector<topology::NetDevice> ports_of(const transport::Net& network) {
     port.guid = properties.guid;
     port.port = static_cast<int>(properties.port);
     port.rail = properties.rail;
-    port.direct = (properties.memory & TUTTI_MEMORY_CUDA) != 0;
+    port.direct = (properties.memory & (TUTTI_MEMORY_CUDA | TUTTI_MEMORY_DMABUF)) != 0;
     ports.push_back(std::move(port));
   }
   return ports;

@@ -185,7 +185,7 @@ class Candidates {
 }  // namespace
 
 uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
-  constexpr int64_t kMost = 4;  // channels of a collective over a network
+  constexpr int64_t kMost = 4;
   if (wanted > 0) return static_cast<uint32_t>(wanted);
   const int64_t processors = std::thread::hardware_concurrency();
   return static_cast<uint32_t>(std::clamp(processors / std::max<int64_t>(ranks_here, 1) / 2, int64_t{1}, kMost));

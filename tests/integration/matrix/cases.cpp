@@ -250,8 +250,8 @@ bool has_hierarchy(const Setting& setting, int rank_count) {
   if (setting.algorithm == "hier/bruck" || setting.algorithm == "hier/binomial") return machines >= 4;
   if (setting.algorithm == "hier/multiplying") return machines >= 5;
   const bool several = rank_count / machines > 1;
-  if (setting.algorithm == "hier/tree") return machines >= 3;
-  return several && machines >= (setting.algorithm == "hier/ring" ? 3 : 2);
+  const bool needs_three = setting.algorithm == "hier/ring" || setting.algorithm == "hier/tree";
+  return several && machines >= (needs_three ? 3 : 2);
 }
 
 bool offers(const Setting& setting, Collective collective, int rank_count) {
