@@ -18,7 +18,11 @@ constexpr std::chrono::milliseconds kSleep{20};
 // On a busy machine, a lock may keep an honest entry once, and a process may be stopped within an entry.
 constexpr uint32_t kMostSleeps = 3;
 constexpr uint32_t kForgetAfter = 1000;  // calls
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::chrono::microseconds kMedian{1000};  // instrumented code takes longer
+#else
 constexpr std::chrono::microseconds kMedian{100};
+#endif
 constexpr int64_t kCopyNsOfByte = 1;  // a slow machine copies 1 GB/s
 // The engine sleeps for at most 100 ms after `arm`; a message that ends this sleep by no event was not announced.
 constexpr int64_t kUnwokenNs = 90'000'000;
