@@ -75,13 +75,17 @@ uint64_t test_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
 }
 
+bool is_slow() {
+  return kSanitized && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
+}
+
 bool takes_few(const Protocol& protocol) {
-  return (kSanitized || protocol.wire == Wire::kSimple) && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
+  return is_slow() || (protocol.wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr);
 }
 
 int rounds(const Protocol& protocol, int of_slices) {
+  if (is_slow()) return 1;
   const char* const times = std::getenv("TUTTI_TEST_ROUNDS");
-  if (kSanitized && times == nullptr) return 1;
   return (protocol.wire == Wire::kSimple ? of_slices : 4 * of_slices) * (times != nullptr ? std::atoi(times) : 1);
 }
 

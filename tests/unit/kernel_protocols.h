@@ -40,6 +40,8 @@ KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint
 
 /// TUTTI_TEST_SEED repeats a run.
 uint64_t test_seed();
+/// Whether this build has a sanitizer, and TUTTI_TEST_ROUNDS does not ask for long tests.
+bool is_slow();
 /// Whether a test of all numbers of ranks takes a few of them. A CTA of slices has more threads than a CTA of lines,
 /// and takes longer. A build with a sanitizer takes three times as long for all CTAs. TUTTI_TEST_ROUNDS: all numbers.
 bool takes_few(const Protocol& protocol);

@@ -281,7 +281,12 @@ TEST(Search, PropertiesOfGeneratedMachines) {
   std::mt19937_64 random(seed);
   double slowest = 0;
   const char* rounds = std::getenv("TUTTI_TEST_ROUNDS");
-  for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : 300); ++round) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kRounds = 100;
+#else
+  constexpr int kRounds = 300;
+#endif
+  for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : kRounds); ++round) {
     SCOPED_TRACE(round);
     const Document document = limited(test::random_machine(random), [&] { return static_cast<int64_t>(random() % 4); });
     const auto joined = 1 + static_cast<uint32_t>(random() % 2);
