@@ -46,12 +46,13 @@ std::vector<Port> ports() {
 /// `proves`: the hello carries the right proof; its other bytes may be anything. Then the answer is a refusal that is
 /// proved.
 void hear_hello(Bytes bytes, bool proves) {
+  const Shared& state = shared();  // made first, so that it outlives the listener
   static std::unique_ptr<Listener> listener;
   static Handle handle;
   static unsigned inputs = 0;
   if (inputs++ % 64 == 0) {
     tutti_net_handle raw;
-    listener = *Listener::open(shared(), ports(), raw);
+    listener = *Listener::open(state, ports(), raw);
     handle = *read_handle(raw);
   }
   const Fd socket = dial<Fd>(handle.port);
