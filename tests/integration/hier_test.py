@@ -22,6 +22,13 @@ class Hier(CheckedBench):
         self.check(f"hier/{variant}/", collective, ranks, "--hosts", names, "--set", f"algorithm=hier/{variant}",
                    *arguments)
 
+    def run_by_protocols(self, collective, variant, layouts):
+        """`layouts`: numbers of hosts and ranks."""
+        for hosts, ranks in layouts:
+            for protocol in ("simple", "ll"):
+                with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts, {protocol}"):
+                    self.run_variant(collective, variant, hosts, ranks, "--set", f"protocol={protocol}")
+
     def test_exchange(self):
         for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
             for hosts, ranks in ((2, 4), (2, 6), (3, 6), (4, 8)):
@@ -30,16 +37,10 @@ class Hier(CheckedBench):
                     self.run_variant(collective, "exchange", hosts, ranks, *root)
 
     def test_all_to_all(self):
-        for hosts, ranks in ((2, 4), (2, 6), (3, 6), (4, 8), (3, 9)):
-            for protocol in ("simple", "ll"):
-                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
-                    self.run_variant("all_to_all", "exchange", hosts, ranks, "--set", f"protocol={protocol}")
+        self.run_by_protocols("all_to_all", "exchange", ((2, 4), (2, 6), (3, 6), (4, 8), (3, 9)))
 
     def test_ring(self):
-        for hosts, ranks in ((3, 6), (3, 9), (4, 8)):
-            for protocol in ("simple", "ll"):
-                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
-                    self.run_variant("all_reduce", "ring", hosts, ranks, "--set", f"protocol={protocol}")
+        self.run_by_protocols("all_reduce", "ring", ((3, 6), (3, 9), (4, 8)))
 
     def test_doubling(self):
         for hosts, ranks in ((4, 4), (4, 8), (8, 8)):
@@ -48,29 +49,17 @@ class Hier(CheckedBench):
                     self.run_variant(collective, "doubling", hosts, ranks)
 
     def test_doubling_of_any_number_of_hosts(self):
-        for hosts, ranks in ((3, 3), (3, 6), (7, 7)):
-            for protocol in ("simple", "ll"):
-                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
-                    self.run_variant("all_reduce", "doubling", hosts, ranks, "--set", f"protocol={protocol}")
+        self.run_by_protocols("all_reduce", "doubling", ((3, 3), (3, 6), (7, 7)))
 
     def test_bruck(self):
-        for hosts, ranks in ((3, 6), (5, 10), (7, 7)):
-            for collective in ("reduce_scatter", "all_gather"):
-                for protocol in ("simple", "ll"):
-                    with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts, {protocol}"):
-                        self.run_variant(collective, "bruck", hosts, ranks, "--set", f"protocol={protocol}")
+        for collective in ("reduce_scatter", "all_gather"):
+            self.run_by_protocols(collective, "bruck", ((3, 6), (5, 10), (7, 7)))
 
     def test_multiplying(self):
-        for hosts, ranks in ((5, 5), (5, 10), (8, 8)):
-            for protocol in ("simple", "ll"):
-                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
-                    self.run_variant("all_reduce", "multiplying", hosts, ranks, "--set", f"protocol={protocol}")
+        self.run_by_protocols("all_reduce", "multiplying", ((5, 5), (5, 10), (8, 8)))
 
     def test_tree(self):
-        for hosts, ranks in ((3, 6), (3, 9), (5, 10)):
-            for protocol in ("simple", "ll"):
-                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
-                    self.run_variant("all_reduce", "tree", hosts, ranks, "--set", f"protocol={protocol}")
+        self.run_by_protocols("all_reduce", "tree", ((3, 6), (3, 9), (5, 10)))
 
     def test_binomial(self):
         for collective in ("broadcast", "reduce"):
