@@ -13,6 +13,7 @@
 #   failover  calls between two pretended hosts over TCP while connections break; then calls without fail-over, with
 #            net.failover and with check.data in turn, and the medians of three rounds
 #   networks  several networks in one communicator
+#   pxn      messages that pass through memory of a second GPU: scripts/gpu_pxn.py; needs two GPUs
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
@@ -174,13 +175,19 @@ networks() {
   return "$code"
 }
 
+pxn() {
+  local code=0
+  timeout 400 python3 scripts/gpu_pxn.py "$build" 2>&1 || code=$?
+  ((code == 0 || code == 77))
+}
+
 for step in "$@"; do
   begin=$SECONDS
   echo "==> $step"
   case $step in
     build) build_all || { echo "FAILED: build"; exit 1; } ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | networks | protocols | failover | kit | versions) "$step" ;;
+    tune | compare | blocks | start | network | networks | pxn | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

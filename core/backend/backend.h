@@ -31,6 +31,12 @@ struct Device {
   std::vector<uint32_t> strand_ctas;   ///< tuner::Protocol::strand_ctas, by protocol; empty: as it is
 };
 
+/// A port of the first network that a rank's GPU reaches over NVLink and a second GPU of its host (PXN).
+struct Detour {
+  uint32_t port = 0;  ///< device of the network plugin
+  std::string gpu;    ///< PCI address of the second GPU
+};
+
 /// Setup and calls by one thread at a time. The communicator calls stop(), on_departure() and observe() on any thread,
 /// under a lock: they call no function of the communicator. fault() by any thread.
 class Backend {
@@ -44,6 +50,9 @@ class Backend {
   /// The phase of a call that has returned: kDone, or kEnqueued if it may still run.
   Phase end_phase() const { return end_phase_; }
 
+  /// The paths of this rank to network ports that lead through a second GPU. At most once, before serve(). Errors: a
+  /// setting demands a path that the devices do not offer.
+  virtual Status set_detours(std::span<const Detour> /*detours*/) { return {}; }
   /// Must be called once, before the first call. Both objects must outlive the back end.
   virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
 

@@ -70,7 +70,7 @@ Result<transport::Ports> Plans::ports(uint32_t algorithm, uint32_t channel, uint
   };
   TUTTI_TRY(ask(options_.rank, peer, mine));
   TUTTI_TRY(ask(peer, options_.rank, theirs));
-  return transport::Ports{mine.send, theirs.receive};
+  return transport::Ports{mine.send, theirs.receive, mine.receive};
 }
 
 std::string Plans::name_of(const tuner::Decision& decision) const {

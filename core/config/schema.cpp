@@ -81,20 +81,6 @@ std::vector<Key> make_keys() {
       number(Type::kInteger, "p2p.slots", "0", 0, 64, "Slots of a connection between GPUs; 0: the protocol decides."),
       number(Type::kSize, "p2p.slot_size", "0", 0, kGiB,
              "Payload of one slot between GPUs, for protocols that move bulk data; 0: the protocol decides."),
-      number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
-      number(Type::kSize, "net.slot_size", "120KiB", 64, kGiB, "Payload of one slot over a network."),
-      number(Type::kBool, "net.failover", "false", 0, 1,
-             "Make a connection that breaks again over another device or network."),
-      words(Type::kList, "net.racks", "[]",
-            "Racks, each NAME=PATTERN PATTERN with patterns (node1*) of the names of its hosts."),
-      words(Type::kText, "net.inside_rack", "",
-            "Network of all connections between hosts of one rack of net.racks; empty: the network of the call."),
-      choice("net.direct", "auto", {"auto", "on", "off"},
-             "Whether a network moves memory of GPUs itself: auto, where its devices register it; on, or fail; off."),
-      number(Type::kInteger, "net.polling_threads", "0", 0, 64,
-             "Threads of a rank that move data between its GPU and a network; 0: half of the processors that the rank "
-             "has for itself, 1 to 4.",
-             false),
       number(Type::kInteger, "wait.spin", "0", 0, 100'000'000,
              "Polls of a wait before it yields the processor; 0 chooses by how many ranks share it.", false),
       number(Type::kInteger, "wait.yield", "0", 0, 1'000'000,
@@ -110,6 +96,30 @@ std::vector<Key> make_keys() {
       number(Type::kBool, "check.calls", "true", 0, 1, "Notice when ranks make different calls."),
       number(Type::kBool, "check.plugins", "false", 0, 1, "Hold calls of a network plugin to its contract.", false),
       number(Type::kBool, "check.data", "false", 0, 1, "Compare a checksum of each message over a network."),
+  };
+}
+
+/// Of connections between hosts.
+std::vector<Key> make_network_keys() {
+  return {
+      number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
+      number(Type::kSize, "net.slot_size", "120KiB", 64, kGiB, "Payload of one slot over a network."),
+      number(Type::kBool, "net.failover", "false", 0, 1,
+             "Make a connection that breaks again over another device or network."),
+      words(Type::kList, "net.racks", "[]",
+            "Racks, each NAME=PATTERN PATTERN with patterns (node1*) of the names of its hosts."),
+      words(Type::kText, "net.inside_rack", "",
+            "Network of all connections between hosts of one rack of net.racks; empty: the network of the call."),
+      choice("net.direct", "auto", {"auto", "on", "off"},
+             "Whether a network moves memory of GPUs itself: auto, where its devices register it; on, or fail; off."),
+      choice(
+          "net.pxn", "auto", {"auto", "on", "off"},
+          "Whether messages by a port pass through memory of a second GPU that is nearer to the port: auto, where the "
+          "network takes dmabufs; on, also where it takes addresses, or fail; off."),
+      number(Type::kInteger, "net.polling_threads", "0", 0, 64,
+             "Threads of a rank that move data between its GPU and a network; 0: half of the processors that the rank "
+             "has for itself, 1 to 4.",
+             false),
   };
 }
 
@@ -137,8 +147,9 @@ std::vector<Key> make_machine_keys() {
 std::span<const Key> core_keys() {
   static const std::vector<Key> keys = [] {
     std::vector<Key> all = make_keys();
-    const std::vector<Key> of_machine = make_machine_keys();
-    all.insert(all.end(), of_machine.begin(), of_machine.end());
+    for (const std::vector<Key>& part : {make_network_keys(), make_machine_keys()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
     return all;
   }();
   return keys;

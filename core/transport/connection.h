@@ -26,10 +26,11 @@ struct Key {
   uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's
 };
 
-/// By which network devices a channel sends to a peer; TUTTI_NO_NET: any.
+/// By which network devices a channel sends to a peer, and receives from the peer; TUTTI_NO_NET: any.
 struct Ports {
-  uint32_t device = TUTTI_NO_NET;       ///< this rank's
-  uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's
+  uint32_t device = TUTTI_NO_NET;       ///< this rank's, which sends
+  uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's, which receives
+  uint32_t receives_by = TUTTI_NO_NET;  ///< this rank's, which receives
   bool operator==(const Ports&) const = default;
 };
 

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <tuple>
 
+#include "log/log.h"
 #include "transport/carried_line_relay.h"
 #include "transport/carried_relay.h"
 #include "transport/carried_task.h"
+#include "transport/failover.h"
 
 namespace tutti::transport {
 namespace {
@@ -49,6 +52,7 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
   direct_.resize(ranks);
   offered_.resize(ranks * subjects());
   reached_.resize(ranks * subjects());
+  scattered_.resize(ranks * subjects());
 }
 
 uint64_t GpuLinks::sequence_count(const Options& options) {
@@ -157,6 +161,12 @@ std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, uint32_t netw
   return links;
 }
 
+void GpuLinks::lend(uint32_t port, std::shared_ptr<Heap> heap) {
+  const auto known = std::find(heaps_.begin(), heaps_.end(), heap);
+  lent_[port] = static_cast<uint32_t>(known - heaps_.begin());
+  if (known == heaps_.end()) heaps_.push_back(std::move(heap));
+}
+
 uint32_t GpuLinks::subject(const GpuKey& key) const {
   // A relay knows a slot's CTA, but not by how many CTAs the launch has.
   const auto traffic = static_cast<uint32_t>(key.traffic);
@@ -197,33 +207,94 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   return slots;
 }
 
-/// Makes the slots of both directions for all CTAs of one kind of traffic, in order, and a relay for each CTA.
+/// Makes the slots of both directions for all CTAs of one kind of traffic, and a relay for each CTA.
 Status GpuLinks::relay(const GpuKey& key) {
   const Protocol& protocol = options_.protocols[key.protocol];
-  const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.traffic)];
-  const uint64_t bytes = protocol.layout.slot_count * protocol.layout.slot_stride;
   const Network& network = options_.networks[network_of(key)];
-  const uint32_t heap = protocol.has_flags ? kRelayed : network.heap;
-  TUTTI_ASSIGN(const auto to, cut(heap, ctas * bytes));
-  TUTTI_ASSIGN(const auto from, cut(heap, ctas * bytes));
-  uint8_t* const to_net = heap == kRelayed ? on_host(to.second) : to.first;
-  uint8_t* const from_net = heap == kRelayed ? on_host(from.second) : from.first;
-  for (uint32_t cta = 0; cta < ctas; ++cta) {
-    uint8_t* const to_cta = to_net + cta * bytes;
-    uint8_t* const from_cta = from_net + cta * bytes;
+  TUTTI_ASSIGN(const std::vector<CtaSlots> to, cut_slots(key, true));
+  TUTTI_ASSIGN(const std::vector<CtaSlots> from, cut_slots(key, false));
+  TUTTI_ASSIGN(const tutti_cuda_slots* const scattered, scatter(key, to, from));
+  for (uint32_t cta = 0; cta < to.size(); ++cta) {
     if (network.net->only_slots()) {
-      carry(key, cta, to_cta, from_cta);
+      carry(key, cta, to[cta], from[cta]);
     } else if (protocol.has_flags) {
-      start<LineRelay>(key, cta, line_relay_options(key, cta, to_cta, from_cta));
+      start<LineRelay>(key, cta, line_relay_options(key, cta, to[cta], from[cta]));
     } else {
-      TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_cta, from_cta));
+      TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to[cta], from[cta]));
       start<Relay>(key, cta, std::move(made));
     }
   }
   const size_t index = key.peer * subjects() + subject(key);
-  reached_[index] = to.first;
-  offered_[index] = from.first;
+  reached_[index] = to.front().data;
+  offered_[index] = from.front().data;
+  scattered_[index] = scattered;
   return {};
+}
+
+/// The kind of memory of slots for a peer on a different host, unless a second GPU lends memory.
+uint32_t GpuLinks::home_heap(const GpuKey& key) const {
+  return options_.protocols[key.protocol].has_flags ? kRelayed : options_.networks[network_of(key)].heap;
+}
+
+/// By CTA: the kind of memory of its slots in one direction. A port by which the peer reaches this rank is known if the
+/// key names it.
+std::vector<uint32_t> GpuLinks::heaps_of(const GpuKey& key, bool sends) const {
+  const Protocol& protocol = options_.protocols[key.protocol];
+  const uint32_t home = home_heap(key);
+  std::vector<uint32_t> heaps(protocol.max_ctas[static_cast<uint32_t>(key.traffic)], home);
+  if (lent_.empty() || !protocol.scatters || home == kRelayed || network_of(key) != 0) return heaps;
+  for (uint32_t cta = 0; cta < heaps.size(); ++cta) {
+    const uint32_t port =
+        sends ? options_.networks[0].net->route(connection(key, cta)).device : ports_of(key, cta).receives_by;
+    if (const auto lent = lent_.find(port); lent != lent_.end()) heaps[cta] = lent->second;
+  }
+  return heaps;
+}
+
+Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, bool sends) {
+  std::vector<uint32_t> heaps = heaps_of(key, sends);
+  auto slots = cut_slots(key, heaps);
+  const uint32_t home = home_heap(key);
+  if (slots.ok() || std::ranges::all_of(heaps, [&](uint32_t heap) { return heap == home; })) return slots;
+  log::warn("a second GPU has no memory for messages {} rank {}, which take memory of the own GPU: {}",
+            sends ? "to" : "from", key.peer, slots.status().text());
+  std::ranges::fill(heaps, home);
+  return cut_slots(key, heaps);
+}
+
+/// Cuts the slots of CTAs, one piece from each kind of memory. Within a piece, the CTAs are in order.
+Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps) {
+  const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
+  const uint64_t bytes = layout.slot_count * layout.slot_stride;
+  std::vector<CtaSlots> slots(heaps.size());
+  for (const uint32_t heap : std::set<uint32_t>(heaps.begin(), heaps.end())) {
+    const auto count = static_cast<uint64_t>(std::ranges::count(heaps, heap));
+    TUTTI_ASSIGN(const auto piece, cut(heap, count * bytes));
+    uint8_t* const on_net = heap == kRelayed ? on_host(piece.second) : piece.first;
+    for (uint64_t cta = 0, before = 0; cta < heaps.size(); ++cta) {
+      if (heaps[cta] != heap) continue;
+      slots[cta] = {piece.first + before * bytes, on_net + before * bytes, heap};
+      ++before;
+    }
+  }
+  return slots;
+}
+
+/// Puts the places of scattered slots into memory of this GPU. Null: the slots lie together.
+Result<const tutti_cuda_slots*> GpuLinks::scatter(const GpuKey& key, std::span<const CtaSlots> to,
+                                                  std::span<const CtaSlots> from) {
+  const auto lie_together = [](std::span<const CtaSlots> slots) {
+    return std::ranges::all_of(slots, [&](const CtaSlots& one) { return one.heap == slots.front().heap; });
+  };
+  if (lie_together(to) && lie_together(from)) return nullptr;
+  log::debug("slots for messages of rank {} and rank {} lie in memory of several GPUs", options_.rank, key.peer);
+  std::vector<tutti_cuda_slots> places;
+  for (size_t cta = 0; cta < to.size(); ++cta) places.push_back({to[cta].data, from[cta].data});
+  const uint64_t bytes = places.size() * sizeof places.front();
+  const uint32_t heap = home_heap(key);
+  TUTTI_ASSIGN(const auto table, cut(heap, bytes));
+  TUTTI_TRY(heaps_[heap]->write(table.first, places.data(), bytes));
+  return reinterpret_cast<const tutti_cuda_slots*>(table.first);
 }
 
 template <class Made>
@@ -235,12 +306,12 @@ void GpuLinks::start(const GpuKey& key, uint32_t cta, typename Made::Options opt
 }
 
 /// The same over slots of the network.
-void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
+void GpuLinks::carry(const GpuKey& key, uint32_t cta, const CtaSlots& to, const CtaSlots& from) {
   Net& net = *options_.networks[network_of(key)].net;
   const Net::Pair connections = net.pair(connection(key, cta));
   const auto fill = [&](auto& options) {
-    options.to = to;
-    options.from = from;
+    options.to = to.on_net;
+    options.from = from.on_net;
     options.out = &connections.sender->connection();
     options.in = &connections.receiver->connection();
   };
@@ -258,11 +329,16 @@ void GpuLinks::carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from
   net.engine().add(std::make_shared<CarriedTask>(connections, std::move(relay)));
 }
 
-/// The connection of a CTA with its counterpart at a peer on a different host. The network of a path also carries the
-/// calls of other networks, whose channels come after its own. The ports of a key are those of the call's network.
-Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
+/// The ports of a CTA. The ports of a key are those of the call's network.
+Ports GpuLinks::ports_of(const GpuKey& key, uint32_t cta) const {
   const bool has_ports = !key.ports.empty() && network_of(key) == key.network;
-  const Ports ports = has_ports ? key.ports[cta % key.ports.size()] : Ports();
+  return has_ports ? key.ports[cta % key.ports.size()] : Ports();
+}
+
+/// The connection of a CTA with its counterpart at a peer on a different host. The network of a path also carries the
+/// calls of other networks, whose channels come after its own.
+Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
+  const Ports ports = ports_of(key, cta);
   return {key.peer, key.traffic, key.network * channels_ + cta, key.protocol, ports.device, ports.peer_device};
 }
 
@@ -290,10 +366,11 @@ Options GpuLinks::common_options(const GpuKey& key, uint32_t cta) const {
   return made;
 }
 
-LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) const {
+LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, const CtaSlots& to,
+                                                const CtaSlots& from) const {
   auto made = common_options<LineRelay::Options>(key, cta);
-  made.to = to;
-  made.from = from;
+  made.to = to.on_net;
+  made.from = from.on_net;
   return made;
 }
 
@@ -306,16 +383,15 @@ uint32_t GpuLinks::direct_networks() const {
   return direct;
 }
 
-/// `to`, `from`: the CTA's slots, as Heap::for_network takes them.
-Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
+Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, const CtaSlots& to,
+                                               const CtaSlots& from) {
   auto made = common_options<Relay::Options>(key, cta);
   const uint64_t bytes = made.layout.slot_count * made.layout.slot_stride;
   const Network& network = options_.networks[network_of(key)];
-  const std::shared_ptr<Heap>& heap = heaps_[network.heap];
   const bool is_direct = network.heap != kRelayed;
   const uint64_t capabilities = network.net->options().capabilities;
-  TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
-  TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));
+  TUTTI_ASSIGN(made.to, heaps_[to.heap]->for_network(to.on_net, bytes));
+  TUTTI_ASSIGN(made.from, heaps_[from.heap]->for_network(from.on_net, bytes));
   made.lengths = lengths_of(key, cta);
   made.splits = is_direct || (direct_[key.peer] >> network_of(key) & 1) != 0;
   made.flushes = is_direct && (capabilities & TUTTI_NET_CAP_FLUSH) != 0;

@@ -5,6 +5,10 @@
 // between them (relay.h, line_relay.h). With net.failover or check.data, other relays do (carried_relay.h,
 // carried_line_relay.h).
 //
+// If a network moves memory of GPUs and a port of the network is nearer to a second GPU of the host, the slots of the
+// CTAs that use this port may lie in memory of the second GPU (PXN, lend()). This rank's GPU then reads and writes the
+// slots over NVLink. The peer does not notice.
+//
 // The order of messages on a connection is that of calls over one network. So the calls of each network have mailboxes,
 // sequences and slots of their own, for all peers. The relays of a peer use the network of the call, or the network of
 // the path to the peer.
@@ -57,6 +61,7 @@ class GpuLinks {
     tutti_slot_layout layout{};
     std::array<uint32_t, kTrafficCount> max_ctas{};
     bool has_flags = false;  ///< flags in the data say that it is there (TUTTI_FLAGS_PAIRS)
+    bool scatters = false;   ///< kernels find scattered slots (tutti_protocol_properties.scattered_slots)
   };
   struct Network {
     Net* net = nullptr;
@@ -79,10 +84,16 @@ class GpuLinks {
   static uint64_t sequence_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
+  const Network& network(uint32_t index) const { return options_.networks[index]; }
   /// Fills the launch's data of its kind of traffic over a network: layout, and sequences among the sequences that
   /// begin at `sequences`. Returns the links, by rank, without slots.
   std::vector<tutti_cuda_link> describe(uint32_t protocol, uint32_t network, Traffic traffic,
                                         tutti_cuda_sequence* sequences, tutti_cuda_launch& launch) const;
+
+  /// From now on, slots of messages by this port of the first network lie in `heap`, which the network accesses, if the
+  /// protocol has scattered slots and the network moves memory of GPUs. If `heap` has no memory, the slots lie where
+  /// they would lie without this call, with a warning. Several ports may have the same heap. Before the first offer.
+  void lend(uint32_t port, std::shared_ptr<Heap> heap);
 
   /// Whether a network joins the peer and this rank.
   bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
@@ -90,6 +101,11 @@ class GpuLinks {
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);
+  /// The slots of each CTA of a connection that was offered or reached, in memory of this GPU, if they lie in different
+  /// places; null: they lie together.
+  const tutti_cuda_slots* scattered(const GpuKey& key) const {
+    return scattered_[key.peer * subjects() + subject(key)];
+  }
 
   /// Ends waits, now and later. Any thread.
   void stop() { host_mailboxes_->stop(); }
@@ -118,6 +134,12 @@ class GpuLinks {
     uint32_t block = 0;
     Heap::Address address;  ///< address of the block
   };
+  /// The slots of one CTA in one direction.
+  struct CtaSlots {
+    uint8_t* data = nullptr;    ///< as this rank's GPU sees them
+    uint8_t* on_net = nullptr;  ///< as Heap::for_network takes them
+    uint32_t heap = 0;
+  };
   static constexpr uint32_t kSizes = 7;  ///< sizes of connections: powers of two up to TUTTI_CUDA_MAX_CTAS
 
   GpuLinks(Options options, Heaps heaps);
@@ -128,12 +150,20 @@ class GpuLinks {
   uint32_t network_of(const GpuKey& key) const { return network_to(key.peer, key.network, options_.paths); }
   template <class Made>
   void start(const GpuKey& key, uint32_t cta, typename Made::Options options);
-  void carry(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
+  void carry(const GpuKey& key, uint32_t cta, const CtaSlots& to, const CtaSlots& from);
+  std::vector<uint32_t> heaps_of(const GpuKey& key, bool sends) const;
+  Result<std::vector<CtaSlots>> cut_slots(const GpuKey& key, bool sends);
+  Result<std::vector<CtaSlots>> cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps);
+  Result<const tutti_cuda_slots*> scatter(const GpuKey& key, std::span<const CtaSlots> to,
+                                          std::span<const CtaSlots> from);
   template <class Options>
   Options common_options(const GpuKey& key, uint32_t cta) const;
   uint32_t direct_networks() const;
-  Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
-  LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) const;
+  Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, const CtaSlots& to, const CtaSlots& from);
+  LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, const CtaSlots& to,
+                                        const CtaSlots& from) const;
+  uint32_t home_heap(const GpuKey& key) const;
+  Ports ports_of(const GpuKey& key, uint32_t cta) const;
   Key connection(const GpuKey& key, uint32_t cta) const;
   uint64_t mailbox_of(const GpuKey& key, uint32_t cta) const;
   const uint64_t* lengths_of(const GpuKey& key, uint32_t cta) const;
@@ -155,7 +185,9 @@ class GpuLinks {
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
   /// By rank: mailboxes in which the peer signals this rank, and in which this rank signals the peer.
   std::vector<tutti_cuda_mailbox*> of_, at_;
-  std::vector<uint8_t*> offered_, reached_;  ///< by rank and subject; null: not yet
+  std::vector<uint8_t*> offered_, reached_;         ///< by rank and subject; null: not yet
+  std::vector<const tutti_cuda_slots*> scattered_;  ///< the same; null: the slots lie together
+  std::map<uint32_t, uint32_t> lent_;               ///< heap by port of the first network
 
   // To other hosts.
   /// By rank: mailboxes in which peers signal this rank, as addresses of the process.

@@ -59,6 +59,10 @@ class Heap {
   /// The memory that a network registers to access `bytes` of a block. `at`: an address of the process, or an address
   /// of the GPU if the process does not map the block. By default memory of the host.
   virtual Result<MessageMemory> for_network(uint8_t* at, uint64_t bytes) { return MessageMemory{at, bytes}; }
+  /// Copies `bytes` of the host to a block of this rank. By default kInternal: only kinds that need it copy.
+  virtual Status write(uint8_t* /*at*/, const void* /*from*/, uint64_t /*bytes*/) {
+    return {Code::kInternal, "the host does not write memory of this kind"};
+  }
   /// Closes all blocks that were opened. This rank's GPU does not use them any more.
   virtual void close() = 0;
 };

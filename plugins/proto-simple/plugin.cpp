@@ -24,6 +24,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.max_fan = 64;
     out.large_launches = 1;
     out.strands = 1;
+    out.scattered_slots = 1;
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network of the tests that moves memory of GPUs, between ranks that are threads of one process. CUDA copies the
-// data. At the end each context writes to the standard error how many messages it moved from which kind of memory.
+// data. At the end each context writes to the standard error how many messages it moved from which kind of memory, and
+// from memory of which GPU. It has one device, or as many as the environment variable DEVICE_NETWORK_DEVICES says (2).
 //
 // DEVICE_NETWORK_FLUSHES builds a second plugin: its receives leave the data in a buffer of the plugin until they are
 // flushed, it registers dmabufs, and it takes grouped receives. With DEVICE_NETWORK_FORGETS, its flush does nothing: a
@@ -13,11 +14,13 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "tutti/sdk/network.h"
@@ -49,6 +52,7 @@ constexpr uint32_t kMemory = TUTTI_MEMORY_HOST | TUTTI_MEMORY_CUDA;
 #define DEVICE_NETWORK_NAME "device"
 #endif
 constexpr uint32_t kMaxGroup = 2;
+constexpr std::array<std::string_view, 2> kNames = {"device0", "device1"};
 constexpr uint64_t kMaxMessage = 1 << 20;
 
 Status check(cudaError_t error, const char* call) {
@@ -58,6 +62,8 @@ Status check(cudaError_t error, const char* call) {
 
 /// Counted per context.
 struct Counts {
+  static constexpr size_t kGpus = 16;
+  std::array<std::atomic<uint64_t>, kGpus> messages_of_gpu = {};
   std::atomic<uint64_t> device_messages = 0;
   std::atomic<uint64_t> host_messages = 0;
   std::atomic<uint64_t> longest_host_message = 0;
@@ -121,6 +127,7 @@ struct DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   std::shared_ptr<CopyStream> copies;
+  size_t gpu = 0;  ///< its number
   uint8_t* begin = nullptr;
   uint8_t* held = nullptr;  ///< buffer of received data before its flush
 };
@@ -166,10 +173,6 @@ class Connection : public sdk::Connection {
 
   Result<void*> register_memory(void* address, uint64_t bytes, uint32_t memory) override {
     if (memory == TUTTI_MEMORY_HOST) return static_cast<void*>(nullptr);
-    cudaPointerAttributes attributes{};
-    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
-      return Status(Code::kInvalidArgument, "the memory to be registered is no memory of a GPU");
-    }
     return made(address, bytes);
   }
   Result<void*> register_dmabuf(void* address, uint64_t bytes, uint64_t offset, int fd) override {
@@ -197,6 +200,7 @@ class Connection : public sdk::Connection {
     pipe_->sent.push_back(posted.sent);
     if (registration != nullptr) {
       ++counts_->device_messages;
+      ++counts_->messages_of_gpu[static_cast<DeviceMemory*>(registration)->gpu];
     } else {
       ++counts_->host_messages;
       counts_->longest_host_message = std::max(counts_->longest_host_message.load(), bytes);
@@ -253,7 +257,12 @@ class Connection : public sdk::Connection {
 
  private:
   Result<void*> made(void* address, uint64_t bytes) {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
+      return Status(Code::kInvalidArgument, "the memory to be registered is no memory of a GPU");
+    }
     auto memory = std::make_unique<DeviceMemory>(copies_);
+    memory->gpu = static_cast<size_t>(attributes.device) % Counts::kGpus;
     memory->begin = static_cast<uint8_t*>(address);
     if (kFlushes) {
       TUTTI_TRY(copies_->use([&](cudaStream_t stream) {
@@ -368,11 +377,18 @@ class Context : public sdk::NetworkContext {
                              DEVICE_NETWORK_NAME, counts_->device_messages.load(), counts_->host_messages.load(),
                              counts_->longest_host_message.load(), counts_->flushes.load())
                      .c_str());
+    for (size_t gpu = 0; gpu < Counts::kGpus; ++gpu) {
+      const uint64_t messages = counts_->messages_of_gpu[gpu];
+      if (messages > 0) std::fprintf(stderr, "memory of GPU %zu: %s messages\n", gpu, fmt::to_string(messages).c_str());
+    }
   }
-  uint32_t device_count() const override { return 1; }
-  Result<tutti_net_properties> properties(uint32_t /*device*/) const override {
+  uint32_t device_count() const override {
+    const char* const count = std::getenv("DEVICE_NETWORK_DEVICES");
+    return count == nullptr ? 1 : std::clamp<uint32_t>(static_cast<uint32_t>(std::atoi(count)), 1, kNames.size());
+  }
+  Result<tutti_net_properties> properties(uint32_t device) const override {
     tutti_net_properties out{};
-    out.name = sdk::borrow("device0");
+    out.name = sdk::borrow(kNames[device]);
     out.memory = kMemory;
     out.max_grouped_recvs = kFlushes ? kMaxGroup : 1;
     out.speed_gbs = 10;

@@ -357,13 +357,21 @@ TEST(DryRun, RefusesDevicesThatAJobRefuses) {
 }
 
 TEST(DryRun, RefusesSlotsInMemoryOfGpusBesideFailOver) {
-  const Job job{"cuda", 2, {{"net.direct", "on"}, {"net.failover", "true"}}};
-  const std::string_view why = "net.direct is on (application), but with net.failover (application) networks move";
-  EXPECT_THAT(dry_run(job).status().text(), testing::HasSubstr(why));
-  create_job(job, kFile, [&](int, const Status& created, const FakeDevice&) {
-    EXPECT_EQ(created.code(), Code::kConfig);
-    EXPECT_THAT(created.text(), testing::HasSubstr(why));
-  });
+  for (const std::string wanted : {"net.direct", "net.pxn"}) {
+    const Job job{"cuda", 2, {{wanted, "on"}, {"net.failover", "true"}}};
+    const std::string why = wanted + " is on (application), but with net.failover (application) networks move";
+    EXPECT_THAT(dry_run(job).status().text(), testing::HasSubstr(why));
+    create_job(job, kFile, [&](int, const Status& created, const FakeDevice&) {
+      EXPECT_EQ(created.code(), Code::kConfig);
+      EXPECT_THAT(created.text(), testing::HasSubstr(why));
+    });
+  }
+}
+
+TEST(DryRun, RefusesAPathThroughASecondGpuWithoutSlotsInMemoryOfGpus) {
+  const Job job{"cuda", 2, {{"net.pxn", "on"}, {"net.direct", "off"}}};
+  EXPECT_THAT(dry_run(job).status().text(), testing::HasSubstr("with net.direct (application) networks move memory of "
+                                                               "the host alone; set net.pxn to auto"));
 }
 
 /// The machine has four processors. Each message of an exchange waits for the turn of its receiver.

@@ -33,8 +33,9 @@ constexpr auto kMessages = Traffic::kPointToPoint;
 /// Memory that all ranks of the process see at the same address.
 class PlainHeap : public Heap {
  public:
-  explicit PlainHeap(std::atomic<int>& opened) : opened_(opened) {}
+  explicit PlainHeap(std::atomic<int>& opened, bool is_empty = false) : opened_(opened), is_empty_(is_empty) {}
   Result<Block> make(uint64_t bytes) override {
+    if (is_empty_) return Status(Code::kDevice, "this memory is full");
     blocks_.emplace_back(bytes);
     return Block{blocks_.back().data(), Address::of(blocks_.back().data()), blocks_.back().data()};
   }
@@ -42,11 +43,22 @@ class PlainHeap : public Heap {
     ++opened_;
     return address.as<uint8_t*>();
   }
+  Status write(uint8_t* at, const void* from, uint64_t bytes) override {
+    EXPECT_TRUE(holds(at));
+    std::memcpy(at, from, bytes);
+    return {};
+  }
   void close() override {}
+  bool holds(const void* at) const {
+    return std::ranges::any_of(blocks_, [&](const std::vector<uint8_t>& block) {
+      return at >= block.data() && at < block.data() + block.size();
+    });
+  }
 
  private:
   std::vector<std::vector<uint8_t>> blocks_;
   std::atomic<int>& opened_;
+  bool is_empty_;
 };
 
 class GpuLinksTest : public testing::Test {
@@ -221,9 +233,12 @@ TEST_F(ImpatientGpuLinksTest, TheWaitHasADeadline) {
 class RelayedGpuLinksTest : public testing::Test {
  protected:
   static constexpr uint32_t kCtas = 5;
+  static constexpr uint64_t kCtaBytes = 2 * (1024 + Relay::kRecordRoom);  ///< the slots of a CTA, without flags
 
   /// `path`: the network of the path between the ranks.
-  explicit RelayedGpuLinksTest(uint32_t networks = 1, Paths::value_type path = std::nullopt, bool check_data = false) {
+  /// `heap`: the kind of memory that the networks move.
+  explicit RelayedGpuLinksTest(uint32_t networks = 1, Paths::value_type path = std::nullopt, bool check_data = false,
+                               uint32_t heap = GpuLinks::kRelayed) {
     std::array<std::vector<std::vector<Net::Endpoint>>, 2> endpoints;  // by network, then by rank
     for (uint32_t rank = 0; rank < nets_.size(); ++rank) {
       progress::init_bell(bells_[rank]);
@@ -242,15 +257,16 @@ class RelayedGpuLinksTest : public testing::Test {
       GpuLinks::Options options;
       options.rank = static_cast<uint32_t>(rank);
       options.ranks = {0, 1};
-      options.protocols = {protocol(), with_flags()};
+      options.protocols = {protocol(), with_flags(), without_scattered_slots()};
       options.heaps.assign(2, GpuLinks::kRelayed);
       options.heaps[self] = 0;
-      for (const auto& net : nets_[self]) options.networks.push_back({net.get()});
+      for (const auto& net : nets_[self]) options.networks.push_back({net.get(), heap});
       options.paths.assign(2, path);
       options.call_networks = networks;
       options.timeout = std::chrono::seconds(60);
       GpuLinks::Heaps heaps;
-      for (int kind = 0; kind < 3; ++kind) heaps.push_back(std::make_shared<PlainHeap>(opened_));
+      for (uint32_t kind = 0; kind < GpuLinks::kMaxHeaps; ++kind) heaps.push_back(std::make_shared<PlainHeap>(opened_));
+      if (rank == 0) own_ = std::static_pointer_cast<PlainHeap>(heaps[heap]);
       links_[self] = test::required(GpuLinks::create(options, std::move(heaps), *group_[self], bootstrap::soon()));
     });
   }
@@ -265,7 +281,7 @@ class RelayedGpuLinksTest : public testing::Test {
     options.ops = test::FakeNetwork::ops();
     options.name = "fake";
     options.rank = rank;
-    options.keys = {kCtas * networks, {protocol().layout, with_flags().layout}};
+    options.keys = {kCtas * networks, {protocol().layout, with_flags().layout, protocol().layout}};
     options.bell = &bells_[rank];
     options.check_data = check_data;
     options.engine = std::move(engine);
@@ -284,6 +300,12 @@ class RelayedGpuLinksTest : public testing::Test {
     protocol.layout.slot_bytes = 1024;
     protocol.layout.slot_stride = 1024 + Relay::kRecordRoom;
     protocol.max_ctas = {kCtas, 2};
+    protocol.scatters = true;
+    return protocol;
+  }
+  static GpuLinks::Protocol without_scattered_slots() {
+    GpuLinks::Protocol protocol = RelayedGpuLinksTest::protocol();
+    protocol.scatters = false;
     return protocol;
   }
   static GpuLinks::Protocol with_flags() {
@@ -327,28 +349,40 @@ class RelayedGpuLinksTest : public testing::Test {
     return {static_cast<uint32_t>(word(from + slots, 0).load()), static_cast<uint32_t>(word(from + slots, 1).load())};
   }
 
-  /// Sends a word as message 0 of a CTA of rank 0, with signals, in a call over a network. Returns the word that
-  /// arrives at the same CTA of rank 1.
-  uint64_t send(uint32_t cta, uint64_t word, uint32_t network) {
-    uint8_t* const to = test::required(links_[0]->reach({0, kCollective, kCtas, 1, {}, network}));
-    const uint8_t* const from = test::required(links_[1]->offer({0, kCollective, kCtas, 0, {}, network}));
+  /// Sends a word as message 0 of a CTA, with signals, in a call over a network. Returns the word that arrives at the
+  /// same CTA of the peer.
+  uint64_t send(uint32_t cta, uint64_t word, uint32_t network, uint32_t sender = 0) {
+    const uint32_t receiver = 1 - sender;
+    uint8_t* const to = slot_to(sender, cta, {0, kCollective, kCtas, receiver, {}, network});
+    const uint8_t* const from = slot_from(receiver, cta, {0, kCollective, kCtas, sender, {}, network});
     tutti_cuda_launch launch{};
-    const tutti_cuda_link out = links_[0]->describe(0, network, kCollective, nullptr, launch)[1];
-    const tutti_cuda_link in = links_[1]->describe(0, network, kCollective, nullptr, launch)[0];
+    const tutti_cuda_link out = links_[sender]->describe(0, network, kCollective, nullptr, launch)[receiver];
+    const tutti_cuda_link in = links_[receiver]->describe(0, network, kCollective, nullptr, launch)[sender];
     const tutti_slot_layout layout = protocol().layout;
-    const uint64_t slots = cta * layout.slot_count * layout.slot_stride;
-    std::memcpy(to + slots, &word, sizeof word);
+    std::memcpy(to, &word, sizeof word);
     std::atomic_ref(out.lengths[cta * layout.slot_count]).store(sizeof word << 32);
     std::atomic_ref(out.at[cta].tail).store(1);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (std::atomic_ref(in.of[cta].tail).load() != 1 && std::chrono::steady_clock::now() < end) {
       std::this_thread::yield();
     }
-    std::memcpy(&word, from + slots, sizeof word);
+    std::memcpy(&word, from, sizeof word);
     return word;
+  }
+  /// The first slot of a CTA, as a kernel of a rank finds it.
+  uint8_t* slot_to(uint32_t rank, uint32_t cta, const GpuKey& key) {
+    uint8_t* const to = test::required(links_[rank]->reach(key));
+    const tutti_cuda_slots* const scattered = links_[rank]->scattered(key);
+    return scattered != nullptr ? scattered[cta].to : to + cta * kCtaBytes;
+  }
+  const uint8_t* slot_from(uint32_t rank, uint32_t cta, const GpuKey& key) {
+    const uint8_t* const from = test::required(links_[rank]->offer(key));
+    const tutti_cuda_slots* const scattered = links_[rank]->scattered(key);
+    return scattered != nullptr ? scattered[cta].from : from + cta * kCtaBytes;
   }
 
   std::atomic<int> opened_{0};
+  std::shared_ptr<PlainHeap> own_;  ///< memory of rank 0 that the networks move
   std::array<test::FakeNetwork, 2> fakes_;
   std::array<tutti_bell, 2> bells_{};
   bootstrap::Group group_;
@@ -449,6 +483,105 @@ TEST_P(MessagesOfTwoNetworksTest, Arrive) {
   EXPECT_EQ(exchange(3, {9, 10}, 1), (Words{9, 10}));
   EXPECT_EQ(send(3, 11, 0), 11u);
   EXPECT_EQ(send(3, 12, 1), 12u);
+}
+
+/// The network moves memory of GPUs. Second GPUs lend rank 0 memory for messages by the ports 1 and 2.
+class LentGpuLinksTest : public RelayedGpuLinksTest {
+ protected:
+  explicit LentGpuLinksTest(uint32_t heap = GpuLinks::kDirect) : RelayedGpuLinksTest(1, std::nullopt, false, heap) {}
+  void lend(bool is_empty = false) {
+    for (const uint32_t port : {1u, 2u}) {
+      lent_[port] = std::make_shared<PlainHeap>(opened_, is_empty);
+      links_[0]->lend(port, lent_[port]);
+    }
+  }
+  /// The port near whose GPU a slot lies; 0: in memory of the own GPU.
+  uint32_t port_near(const void* slot) const {
+    for (const uint32_t port : {1u, 2u}) {
+      if (lent_[port]->holds(slot)) return port;
+    }
+    EXPECT_TRUE(own_->holds(slot));
+    return 0;
+  }
+  std::vector<uint32_t> ports_near(const GpuKey& key, bool sends) {
+    std::vector<uint32_t> ports;
+    for (uint32_t cta = 0; cta < kCtas; ++cta) {
+      ports.push_back(port_near(sends ? slot_to(0, cta, key) : slot_from(0, cta, key)));
+    }
+    return ports;
+  }
+
+  std::array<std::shared_ptr<PlainHeap>, 3> lent_;
+  /// CTA 0 sends by port 0 and receives by port 2, and so on.
+  const std::array<Ports, 3> ports_ = {Ports{0, 2, 2}, Ports{1, 1, 1}, Ports{2, 1, 0}};
+};
+
+TEST_F(LentGpuLinksTest, SlotsLieNearTheirPorts) {
+  lend();
+  const GpuKey key{0, kCollective, kCtas, 1, ports_};
+  EXPECT_THAT(ports_near(key, true), testing::ElementsAre(0, 1, 2, 0, 1));
+  EXPECT_THAT(ports_near(key, false), testing::ElementsAre(2, 1, 0, 2, 1));
+  EXPECT_TRUE(own_->holds(links_[0]->scattered(key)));
+  std::vector<const uint8_t*> slots;
+  for (uint32_t cta = 0; cta < kCtas; ++cta) slots.insert(slots.end(), {slot_to(0, cta, key), slot_from(0, cta, key)});
+  std::ranges::sort(slots);
+  for (size_t i = 1; i < slots.size(); ++i) EXPECT_GE(slots[i] - slots[i - 1], static_cast<int64_t>(kCtaBytes));
+  EXPECT_EQ(links_[1]->scattered({0, kCollective, kCtas, 0}), nullptr) << "the peer does not notice";
+}
+
+TEST_F(LentGpuLinksTest, MessagesArrive) {
+  lend();
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, kCtas, 1, ports_}).ok());
+  ASSERT_TRUE(links_[1]->offer({0, kCollective, kCtas, 0}).ok());
+  for (uint32_t cta = 0; cta < kCtas; ++cta) {
+    EXPECT_EQ(send(cta, 100 + cta, 0), 100 + cta);
+    EXPECT_EQ(send(cta, 200 + cta, 0, 1), 200 + cta);
+  }
+}
+
+TEST_F(LentGpuLinksTest, ThePortOfTheNetworkCountsIfNoneIsNamed) {
+  lent_[1] = lent_[2] = std::make_shared<PlainHeap>(opened_);
+  links_[0]->lend(0, lent_[1]);
+  const GpuKey key{0, kCollective, kCtas, 1};
+  EXPECT_THAT(ports_near(key, true), testing::Each(1));
+  EXPECT_THAT(ports_near(key, false), testing::Each(0)) << "the peer chooses the port, so it is not known";
+}
+
+TEST_F(LentGpuLinksTest, SlotsOfOneGpuLieTogether) {
+  lent_[1] = lent_[2] = std::make_shared<PlainHeap>(opened_);
+  for (const uint32_t port : {0u, 1u, 2u}) links_[0]->lend(port, lent_[1]);
+  const GpuKey key{0, kCollective, kCtas, 1, ports_};
+  EXPECT_THAT(ports_near(key, true), testing::Each(1));
+  EXPECT_THAT(ports_near(key, false), testing::Each(1));
+  EXPECT_EQ(links_[0]->scattered(key), nullptr);
+}
+
+TEST_F(LentGpuLinksTest, FullMemoryIsNotUsed) {
+  lend(true);
+  const GpuKey key{0, kCollective, kCtas, 1, ports_};
+  EXPECT_THAT(ports_near(key, true), testing::Each(0));
+  EXPECT_THAT(ports_near(key, false), testing::Each(0));
+  EXPECT_EQ(links_[0]->scattered(key), nullptr);
+}
+
+TEST_F(LentGpuLinksTest, OtherProtocolsKeepTheirMemory) {
+  lend();
+  EXPECT_THAT(ports_near({2, kCollective, kCtas, 1, ports_}, true), testing::Each(0));
+  const GpuKey flags{1, kCollective, kCtas, 1, ports_};
+  uint8_t* const to = test::required(links_[0]->reach(flags));
+  for (const uint32_t port : {1u, 2u}) EXPECT_FALSE(lent_[port]->holds(to));
+  EXPECT_EQ(links_[0]->scattered(flags), nullptr);
+}
+
+/// The network moves memory of the host.
+class LentBesideHostMemoryTest : public LentGpuLinksTest {
+ protected:
+  LentBesideHostMemoryTest() : LentGpuLinksTest(GpuLinks::kRelayed) {}
+};
+
+TEST_F(LentBesideHostMemoryTest, NothingIsLent) {
+  lend();
+  EXPECT_THAT(ports_near({0, kCollective, kCtas, 1, ports_}, true), testing::Each(0));
 }
 
 }  // namespace

@@ -168,11 +168,26 @@ std::vector<tutti_cuda_link> KernelMachine::links_of(uint32_t rank) {
     link.from = slots + (uint64_t{rank} * ranks + peer) * link_bytes_;
     link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.ctas;
     link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.ctas;
+    if (options_.scatters) scatter(link);
     if (relays_ == nullptr || !relays_->relayed(rank, peer)) continue;
     link.to = relays_->to(rank, peer);
     link.at = relays_->at(rank, peer);
   }
   return links;
+}
+
+/// The CTAs take the slots in the opposite order. A kernel that does not look for scattered slots writes to a page that
+/// does not exist.
+void KernelMachine::scatter(tutti_cuda_link& link) {
+  const uint64_t bytes = options_.layout.slot_count * options_.layout.slot_stride;
+  std::vector<tutti_cuda_slots>& places = scattered_.emplace_back();
+  for (uint32_t cta = 0; cta < options_.ctas; ++cta) {
+    const uint64_t at = (options_.ctas - 1 - cta) * bytes;
+    places.push_back({link.to + at, link.from + at});
+  }
+  link.to = reinterpret_cast<uint8_t*>(uintptr_t{1});
+  link.from = link.to;
+  link.scattered = places.data();
 }
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, uint32_t ctas) {

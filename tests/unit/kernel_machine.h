@@ -40,7 +40,8 @@ class KernelMachine {
     bool floats = false;  ///< elements are float, not uint8
     /// Bits 1 << (rank modulo 64): ranks whose launches have the large form, also if the small form would do.
     uint64_t large_ranks = 0;
-    uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
+    bool scatters = false;  ///< Simple: the slots of each CTA lie in a place of their own
+    uint32_t hosts = 1;     ///< LL: rank r is on host r modulo `hosts`; relays join hosts
     /// A fault: receivers say nothing of messages that their senders have not sent. Only for one machine at a time.
     bool is_silent_of_gaps = false;
     bool drops_waits = false;  ///< a fault: no step waits for other strands
@@ -98,6 +99,7 @@ class KernelMachine {
   std::string describe();
   void start_relays();
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
+  void scatter(tutti_cuda_link& link);
   uint32_t without_gaps(const uint32_t* word, uint32_t number) const;
   bool is_count(const uint32_t* word) const;
   uint32_t number_to_store(const uint32_t* word, uint32_t number);
@@ -113,8 +115,9 @@ class KernelMachine {
   std::atomic<uint32_t> signals_ = 0;                       // relaxed: read when no kernel runs
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
-  std::deque<Scratch> scratch_;  // by rank
-  std::mutex relays_mutex_;      // guards relay_failure_
+  std::deque<std::vector<tutti_cuda_slots>> scattered_;  // each stays at its address
+  std::deque<Scratch> scratch_;                          // by rank
+  std::mutex relays_mutex_;                              // guards relay_failure_
   std::string relay_failure_;
   std::unique_ptr<RelayedLinks> relays_;  // ends first
 };

@@ -103,7 +103,8 @@ std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint3
   options.first_number = first_number;
   options.seed = seed;
   options.tail_rest = (seed >> 16 & 7) << 29;  // of any age
-  options.large_ranks = seed >> 32;            // some ranks run kernels of the large form: their messages are the same
+  options.scatters = protocol.wire == Wire::kSimple && (seed >> 20 & 1) != 0;
+  options.large_ranks = seed >> 32;  // some ranks run kernels of the large form: their messages are the same
   if (std::string wrong = KernelMachine(options).run(calls, ctas); !wrong.empty()) return wrong;
   for (size_t i = 0; i < tests.size(); ++i) {
     if (std::string wrong = tests[i].check(); !wrong.empty()) return fmt::format("call {}: {}", i, wrong);

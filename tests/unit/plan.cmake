@@ -14,6 +14,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp)
   tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/selector_strands_test.cpp ${here}/plan_support.cpp)
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
+  tutti_test(detours_test SOURCES ${here}/detours_test.cpp ${here}/topology_machines.cpp)
   tutti_test(ports_test SOURCES ${here}/ports_test.cpp ${here}/plan_support.cpp
              ${here}/topology_machines.cpp)
   add_dependencies(ports_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)

@@ -133,9 +133,14 @@ TEST(Ports, ComeFromTheTopologyAndArrive) {
   MachineFacts facts;
   facts.figures.network_gbs = 12;
   facts.ports = limited;
+  facts.detours = {{3, 1, {"0000:18:00.0"}}};
   const auto arrived = decode_facts(encode(facts));
   ASSERT_TRUE(arrived.ok());
   EXPECT_EQ(arrived->figures.network_gbs, 12);
+  ASSERT_EQ(arrived->detours.size(), 1u);
+  EXPECT_EQ(arrived->detours.front().rank, 3u);
+  EXPECT_EQ(arrived->detours.front().port, 1u);
+  EXPECT_STREQ(arrived->detours.front().gpu.data(), "0000:18:00.0");
   ASSERT_EQ(arrived->ports.size(), 2u);
   const Port& first = arrived->ports.at(0);
   const Port& second = arrived->ports.at(1);

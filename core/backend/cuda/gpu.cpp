@@ -22,6 +22,7 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/process.h"
 #include "device/cuda/dmabuf.h"
+#include "device/cuda/lent_memory.h"
 #include "log/log.h"
 #include "plugin/loader.h"
 #include "transport/direct.h"
@@ -99,6 +100,7 @@ class CudaGpu : public Gpu {
       }
       if (has_networks() && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
         link.has_flags = protocol.properties.flags_in_data == TUTTI_FLAGS_PAIRS;
+        link.scatters = protocol.properties.scattered_slots != 0;
         TUTTI_TRY(fit_networks(protocol.name, link));
       }
       const uint32_t most = link.layout.max_channels;
@@ -127,6 +129,27 @@ class CudaGpu : public Gpu {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, device_) != cudaSuccess) return "";
     return ranks_per_gpu_ == 1 ? properties.name : fmt::format("{} / {}", properties.name, ranks_per_gpu_);
+  }
+
+  Status set_detours(std::span<const Detour> detours) override {
+    if (detours.empty() || options_.pxn == Use::kOff) return {};
+    const std::string text = why_no_detours();
+    if (!text.empty()) {
+      if (options_.pxn == Use::kOn) return {Code::kUnsupported, "net.pxn is on, but " + text + "; set net.pxn to auto"};
+      log::info("no message passes through a second GPU: {}", text);
+      return {};
+    }
+    std::map<std::string, std::shared_ptr<transport::Heap>> lenders;  // by PCI address; null: it lends nothing
+    for (const Detour& detour : detours) {
+      const auto [lender, is_new] = lenders.try_emplace(detour.gpu);
+      if (is_new) {
+        TUTTI_ASSIGN(lender->second, borrow_from(detour.gpu));
+      }
+      if (lender->second == nullptr) continue;
+      log::info("messages by port {} pass through memory of GPU {}", name_of_port(detour.port), detour.gpu);
+      links_->lend(detour.port, lender->second);
+    }
+    return {};
   }
 
   Status serve(const tuner::Selector& selector, const Plans& plans) override {
@@ -251,19 +274,53 @@ class CudaGpu : public Gpu {
 
   /// The kind of memory of slots that a network moves: memory of this GPU if the network registers it.
   Result<uint32_t> heap_of(uint32_t network) const {
-    if (options_.direct == Direct::kOff || !carries(network)) return GpuLinks::kRelayed;
+    if (options_.direct == Use::kOff || !carries(network)) return GpuLinks::kRelayed;
     const transport::Net& net = *nets()[network];
-    if (net.only_slots()) return GpuLinks::kRelayed;  // setup has refused Direct::kOn
+    if (net.only_slots()) return GpuLinks::kRelayed;  // setup has refused Use::kOn
     const auto takes = [&](uint64_t capability, uint32_t memory) {
       return (net.options().capabilities & capability) != 0 && net.registers(memory);
     };
     if (takes(TUTTI_NET_CAP_DMABUF, TUTTI_MEMORY_DMABUF) && cuda::exports_dmabufs(device_)) return GpuLinks::kDmabuf;
     if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return GpuLinks::kDirect;
-    if (options_.direct == Direct::kAuto) return GpuLinks::kRelayed;
+    if (options_.direct == Use::kAuto) return GpuLinks::kRelayed;
     return Status(
         Code::kUnsupported,
         fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
                     net.options().name, device_));
+  }
+
+  /// The name of a port of the first network.
+  std::string name_of_port(uint32_t port) const {
+    for (const transport::Net::Device& device : nets().front()->devices()) {
+      if (device.index == port) return {device.properties.name.data, device.properties.name.size};
+    }
+    return fmt::format("{}", port);
+  }
+
+  /// Why no second GPU lends memory for messages of the first network; empty: GPUs may.
+  std::string why_no_detours() const {
+    const uint32_t heap = links_->network(0).heap;
+    if (heap == GpuLinks::kRelayed) return "the network moves memory of the host alone";
+    if (heap == GpuLinks::kDmabuf || options_.pxn == Use::kOn) return {};
+    return fmt::format("network '{}' takes addresses of GPU memory, not dmabufs, so net.pxn must be on",
+                       nets().front()->options().name);
+  }
+
+  /// Memory of the GPU at a PCI address, for this rank's GPU. Null, with a line in the log: the GPU lends none.
+  Result<std::shared_ptr<transport::Heap>> borrow_from(const std::string& gpu) const {
+    cuda::PciAddress address{};
+    std::copy_n(gpu.begin(), std::min(gpu.size(), address.size() - 1), address.begin());
+    const bool dmabuf = links_->network(0).heap == GpuLinks::kDmabuf;
+    TUTTI_ASSIGN(const std::string why_not, cuda::why_not_lent(address, device_, dmabuf));
+    if (why_not.empty()) {
+      TUTTI_ASSIGN(const int owner, cuda::device_at(address));
+      return std::shared_ptr<transport::Heap>(std::make_shared<transport::LentHeap>(owner, device_, dmabuf));
+    }
+    if (options_.pxn == Use::kOn) {
+      return Status(Code::kUnsupported, "net.pxn is on, but " + why_not + "; set net.pxn to auto");
+    }
+    log::info("no message passes through GPU {}: {}", gpu, why_not);
+    return std::shared_ptr<transport::Heap>();
   }
 
   /// Leaves room for a record behind each slot that networks move. Any of the networks may carry the slots.
@@ -289,7 +346,7 @@ class CudaGpu : public Gpu {
     }
     if (link.has_flags) return {};
     const bool groups = (net.options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
-    const bool splits = options_.direct != Direct::kOff;  // a peer may be direct where this rank is not
+    const bool splits = options_.direct != Use::kOff;  // a peer may be direct where this rank is not
     const uint32_t requests = transport::Relay::requests(layout.slot_count, splits, groups);
     if (requests <= TUTTI_NET_MIN_REQUESTS) return {};
     return {Code::kConfig, fmt::format("{} slots between GPUs need {} requests of the network at once, but networks "

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/call.h"
 #include "backend/cuda/kernel_waits.h"
 #include "backend/host/fabric.h"
@@ -22,11 +23,9 @@ namespace tutti::backend {
 /// Setup and calls by one thread at a time; stop() and fault() by any.
 class Gpu {
  public:
-  enum class Direct { kAuto, kOn, kOff };
-  /// The value of net.direct: "auto", "on" or "off".
-  static Direct direct_of(std::string_view text) {
-    return text == "on" ? Direct::kOn : text == "off" ? Direct::kOff : Direct::kAuto;
-  }
+  enum class Use { kAuto, kOn, kOff };
+  /// The value of net.direct or net.pxn: "auto", "on" or "off".
+  static Use use_of(std::string_view text) { return text == "on" ? Use::kOn : text == "off" ? Use::kOff : Use::kAuto; }
   struct Options {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
@@ -38,7 +37,8 @@ class Gpu {
     const Fabric* fabric = nullptr;      ///< has the networks to ranks of other hosts; outlives the Gpu
     uint32_t call_networks = 1;          ///< so many networks of the fabric, the first ones, may be networks of calls
     std::chrono::nanoseconds timeout{};  ///< limit of one wait in a kernel
-    Direct direct = Direct::kAuto;       ///< whether networks move memory of the GPU
+    Use direct = Use::kAuto;             ///< whether networks move memory of the GPU
+    Use pxn = Use::kAuto;                ///< whether a second GPU lends memory for messages by a port near the GPU
   };
   /// Binds to the calling thread's GPU and finds the GPUs of all ranks; all ranks call it. kUnsupported in builds
   /// without CUDA, or for more ranks than a kernel supports.
@@ -63,6 +63,8 @@ class Gpu {
   /// Name of the model: "NVIDIA H200"; "NVIDIA H200 / 2" if two ranks share a GPU. Equal on all ranks of one machine.
   virtual std::string name() const = 0;
 
+  /// As Backend::set_detours.
+  virtual Status set_detours(std::span<const Detour> detours) = 0;
   /// Must be called once, before the first call.
   virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
   /// Collective over all ranks, after their claims were found to fit (registrations.h). Returns the registration's

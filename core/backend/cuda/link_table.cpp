@@ -23,6 +23,7 @@ bool LinkTable::merge(uint32_t row, std::span<const tutti_cuda_link> links) {
     set(link.at, links[rank].at);
     set(link.of, links[rank].of);
     set(link.lengths, links[rank].lengths);
+    set(link.scattered, links[rank].scattered);
   }
   return changed;
 }

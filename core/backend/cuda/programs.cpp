@@ -24,7 +24,7 @@ constexpr uint32_t kKeptStripes = 12;  // own copies run beside sends; fewer SMs
 
 /// The links without their slots.
 std::vector<tutti_cuda_link> without_slots(std::vector<tutti_cuda_link> links) {
-  for (tutti_cuda_link& link : links) link.to = nullptr, link.from = nullptr;
+  for (tutti_cuda_link& link : links) link.to = nullptr, link.from = nullptr, link.scattered = nullptr;
   return links;
 }
 
@@ -123,11 +123,25 @@ Result<std::vector<uint32_t>> GpuPrograms::lay_out(std::span<const backend::Mess
   return backend::lay_out(messages, links_.protocol(call.protocol).layout, options_.message_ctas, call.launch);
 }
 
+/// Gives a link the slots that the peer fills.
+Status GpuPrograms::offer(const transport::GpuKey& key, tutti_cuda_link& link) {
+  TUTTI_ASSIGN(link.from, links_.offer(key));
+  link.scattered = links_.scattered(key);
+  return {};
+}
+
+/// Gives a link the slots that this GPU fills.
+Status GpuPrograms::reach(const transport::GpuKey& key, tutti_cuda_link& link) {
+  TUTTI_ASSIGN(link.to, links_.reach(key));
+  link.scattered = links_.scattered(key);
+  return {};
+}
+
 Status GpuPrograms::offer(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_RECEIVE) continue;
-    TUTTI_ASSIGN(call.links[message.peer].from, links_.offer(message_key(call, message)));
+    TUTTI_TRY(offer(message_key(call, message), call.links[message.peer]));
   }
   return {};
 }
@@ -136,7 +150,7 @@ Status GpuPrograms::reach(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_SEND) continue;
-    TUTTI_ASSIGN(call.links[message.peer].to, links_.reach(message_key(call, message)));
+    TUTTI_TRY(reach(message_key(call, message), call.links[message.peer]));
   }
   if (is_large(call.launch.rank_count, {})) return place_message_links(call);
   backend::place_links(call.links, call.launch);
@@ -165,6 +179,7 @@ Status GpuPrograms::place_message_links(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     std::vector<tutti_cuda_link> links = blank;
+    links[message.peer].scattered = call.links[message.peer].scattered;
     if (message.kind == TUTTI_CUDA_SEND) links[message.peer].to = call.links[message.peer].to;
     if (message.kind == TUTTI_CUDA_RECEIVE) links[message.peer].from = call.links[message.peer].from;
     const uint32_t row = LinkTable::row_of(message.stripe_count);
@@ -183,11 +198,11 @@ Status GpuPrograms::connect(Program& program, const tuner::Decision& decision, G
   };
   for (const uint32_t peer : peers.senders) {
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision, peer));
-    TUTTI_ASSIGN(call.links[peer].from, links_.offer(key(peer, ports)));
+    TUTTI_TRY(offer(key(peer, ports), call.links[peer]));
   }
   for (const uint32_t peer : peers.receivers) {
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision, peer));
-    TUTTI_ASSIGN(call.links[peer].to, links_.reach(key(peer, ports)));
+    TUTTI_TRY(reach(key(peer, ports), call.links[peer]));
   }
   if (!program.is_large) {
     backend::place_links(call.links, call.launch);

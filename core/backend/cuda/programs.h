@@ -125,6 +125,8 @@ class GpuPrograms {
   Result<const tutti_cuda_link*> place_links(const GpuCall& call, transport::Traffic traffic, uint32_t row,
                                              std::span<const tutti_cuda_link> links);
   Status place_message_links(GpuCall& call);
+  Status offer(const transport::GpuKey& key, tutti_cuda_link& link);
+  Status reach(const transport::GpuKey& key, tutti_cuda_link& link);
   Status connect(Program& program, const tuner::Decision& decision, GpuCall& call);
   Status place_large(Program& program, uint32_t row, GpuCall& call);
   Result<std::vector<transport::Ports>> ports_of(const tuner::Decision& decision, uint32_t peer) const;

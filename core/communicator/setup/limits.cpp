@@ -59,16 +59,18 @@ Status check_data_of(const config::Config& config) {
                                      config.origin("check.data"))};
 }
 
-Status check_direct_of(const config::Config& config) {
-  if (config.text("device") != "cuda" || config.text("net.direct") != "on") return {};
+/// Refuses a setting that demands slots in memory of GPUs, beside a setting that keeps slots in memory of the host.
+Status check_memory_of_gpus(const config::Config& config, const char* wanted) {
+  if (config.text("device") != "cuda" || config.text(wanted) != "on") return {};
+  const auto conflict = [&](const char* setting) {
+    return Status(Code::kConfig, fmt::format("{} is on ({}), but with {} ({}) networks move memory of the host alone; "
+                                             "set {} to auto",
+                                             wanted, config.origin(wanted), setting, config.origin(setting), wanted));
+  };
   for (const char* const setting : {"net.failover", "check.data"}) {
-    if (!config.boolean(setting)) continue;
-    return {Code::kConfig,
-            fmt::format("net.direct is on ({}), but with {} ({}) networks move memory of the host alone; "
-                        "set net.direct to auto",
-                        config.origin("net.direct"), setting, config.origin(setting))};
+    if (config.boolean(setting)) return conflict(setting);
   }
-  return {};
+  return config.text("net.direct") == "off" ? conflict("net.direct") : Status();
 }
 
 }  // namespace
@@ -81,7 +83,8 @@ Status check_transport(const config::Config& config, uint32_t nodes) {
 
 Status check_network_settings(const config::Config& config) {
   TUTTI_TRY(check_data_of(config));
-  return check_direct_of(config);
+  TUTTI_TRY(check_memory_of_gpus(config, "net.direct"));
+  return check_memory_of_gpus(config, "net.pxn");
 }
 
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports) {

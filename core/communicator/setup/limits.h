@@ -16,8 +16,8 @@ namespace tutti::communicator {
 /// kConfig: `transport` does not join ranks on so many machines.
 Status check_transport(const config::Config& config, uint32_t nodes);
 
-/// kConfig: `check.data` is set, and this build cannot obey; or `net.direct` demands slots in memory of GPUs, beside a
-/// setting that keeps them in memory of the host.
+/// kConfig: `check.data` is set, and this build cannot obey; or `net.direct` or `net.pxn` demands slots in memory of
+/// GPUs, beside a setting that keeps the slots in memory of the host.
 Status check_network_settings(const config::Config& config);
 
 /// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*). `ports`: network ports

@@ -236,4 +236,15 @@ Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWi
   return opened;
 }
 
+void warn_of_one_route(const config::Config& config, const std::vector<std::vector<NetworkContact>>& ends) {
+  const bool has_one = std::all_of(ends.begin(), ends.end(), [](const auto& of_rank) {
+    return of_rank.size() == 1 && of_rank.front().endpoints.size() == 1;
+  });
+  if (!has_one) return;
+  log::warn(
+      "net.failover is true ({}), but the ranks have one network with one device each: a connection can be "
+      "made again only by the device over which it broke; name further devices or networks",
+      config.origin("net.failover"));
+}
+
 }  // namespace tutti::communicator

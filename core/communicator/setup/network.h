@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
+#include "communicator/setup/contact.h"
 #include "plugin/registry.h"
 #include "transport/net.h"
 #include "tuner/selector.h"
@@ -50,6 +51,9 @@ struct Networks {
   std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine
   std::vector<tuner::UnusedNetwork> unused;
 };
+
+/// Warns if a connection that breaks has no second route. With fail-over. `ends`: by rank, then by network.
+void warn_of_one_route(const config::Config& config, const std::vector<std::vector<NetworkContact>>& ends);
 
 /// Opens the networks that choose_networks() chooses. Collective: the ranks have agreed on the configuration. The call
 /// sets the options that depend on the plugin, and the engine. The log at info names each network that is passed over,

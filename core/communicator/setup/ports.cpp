@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bootstrap/wire.h"
 #include "plugin/loader.h"
 
 namespace tutti::communicator {
@@ -153,24 +154,34 @@ std::vector<uint32_t> fastest_ports(const topology::System& system) {
 }
 
 std::vector<std::byte> encode(const MachineFacts& facts) {
-  std::vector<std::byte> bytes(sizeof(Figures) + facts.ports.size() * sizeof(Port));
-  std::memcpy(bytes.data(), &facts.figures, sizeof(Figures));
-  if (!facts.ports.empty()) {
-    std::memcpy(bytes.data() + sizeof(Figures), facts.ports.data(), facts.ports.size() * sizeof(Port));
-  }
-  return bytes;
+  const auto bytes_of = [](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return bootstrap::Bytes(bytes.begin(), bytes.end());
+  };
+  const std::array parts{bytes_of(std::array{facts.figures}), bytes_of(facts.ports), bytes_of(facts.detours)};
+  return bootstrap::pack(parts);
 }
 
 Result<MachineFacts> decode_facts(std::span<const std::byte> bytes) {
-  if (bytes.size() < sizeof(Figures) || (bytes.size() - sizeof(Figures)) % sizeof(Port) != 0) {
-    return Status(Code::kInternal, fmt::format("{} bytes are not the figures and ports of a machine", bytes.size()));
-  }
+  const auto read = [](std::span<const std::byte> from, auto& values) {
+    const size_t size = sizeof values.front();
+    if (from.size() % size != 0) return false;
+    values.resize(from.size() / size);
+    if (!from.empty()) std::memcpy(values.data(), from.data(), from.size());
+    return true;
+  };
   MachineFacts facts;
-  std::memcpy(&facts.figures, bytes.data(), sizeof(Figures));
-  bytes = bytes.subspan(sizeof(Figures));
-  facts.ports.resize(bytes.size() / sizeof(Port));
-  if (!bytes.empty()) std::memcpy(facts.ports.data(), bytes.data(), bytes.size());
+  std::vector<Figures> figures;
+  const auto parts = bootstrap::entries_of(bytes);
+  const bool is_right = parts.ok() && parts->size() == 3 && read((*parts)[0], figures) && figures.size() == 1 &&
+                        read((*parts)[1], facts.ports) && read((*parts)[2], facts.detours);
+  if (!is_right) {
+    return Status(Code::kInternal,
+                  fmt::format("{} bytes are not the figures, ports and detours of a machine", bytes.size()));
+  }
+  facts.figures = figures.front();
   for (Port& port : facts.ports) port.name.back() = 0;
+  for (Detour& detour : facts.detours) detour.gpu.back() = 0;
   return facts;
 }
 

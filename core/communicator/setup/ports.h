@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "communicator/setup/detours.h"
 #include "communicator/setup/figures.h"
 #include "program/channels.h"
 #include "topology/system.h"
@@ -37,6 +38,7 @@ std::vector<uint32_t> fastest_ports(const topology::System& system);
 struct MachineFacts {
   Figures figures;
   std::vector<Port> ports;
+  std::vector<Detour> detours;
 };
 std::vector<std::byte> encode(const MachineFacts& facts);
 /// kInternal if the bytes are not the facts of a machine.

@@ -269,7 +269,7 @@ class Setup {
       std::vector<const transport::Net*> all;
       for (const auto& net : nets) all.push_back(net.get());
       state_.failover_->set_nets(std::move(all));
-      warn_of_one_route(ends);
+      if (state_.rank_ == 0) communicator::warn_of_one_route(config_, ends);
     }
     for (size_t i = 0; i < nets.size(); ++i) {
       tuner::Network network;
@@ -321,7 +321,8 @@ class Setup {
                                  nullptr,
                                  communicator::networks_of_calls(config_, choices_.networks.size()),
                                  config_.duration("timeouts.operation"),
-                                 backend::Gpu::direct_of(config_.text("net.direct"))};
+                                 backend::Gpu::use_of(config_.text("net.direct")),
+                                 backend::Gpu::use_of(config_.text("net.pxn"))};
   }
 
   backend::Executions::Options calls() const {
@@ -387,18 +388,6 @@ class Setup {
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_};
     return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
-  }
-
-  /// `ends`: by rank, then by network.
-  void warn_of_one_route(const std::vector<std::vector<communicator::NetworkContact>>& ends) const {
-    const bool has_one = std::all_of(ends.begin(), ends.end(), [](const auto& of_rank) {
-      return of_rank.size() == 1 && of_rank.front().endpoints.size() == 1;
-    });
-    if (!has_one || state_.rank_ != 0) return;
-    log::warn(
-        "net.failover is true ({}), but the ranks have one network with one device each: a connection can be "
-        "made again only by the device over which it broke; name further devices or networks",
-        config_.origin("net.failover"));
   }
 
   void describe_topology() {
@@ -478,20 +467,25 @@ class Setup {
     if (is_first_of_node()) {
       mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_, part_of_machine());
       if (net_ != nullptr) mine.ports = communicator::ports_of(*system_, net_->fastest_devices());
+      if (net_ != nullptr) mine.detours = communicator::detours_of(*system_);
     }
     const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes, deadline_));
     std::vector<communicator::Figures> figures;
+    std::vector<backend::Detour> detours;
     if (net_ != nullptr) ports_.resize(node_count_);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty()) continue;
       TUTTI_ASSIGN(communicator::MachineFacts facts, communicator::decode_facts(all[rank]));
       figures.push_back(facts.figures);
       if (net_ != nullptr) ports_[nodes_[rank]] = std::move(facts.ports);
+      for (const communicator::Detour& detour : facts.detours) {
+        if (std::cmp_equal(detour.rank, state_.rank_)) detours.push_back({detour.port, detour.gpu.data()});
+      }
     }
     communicator::set_limits(device(), max_channels_, links_, hardware_, communicator::slowest(figures), topology_,
                              choices_);
-    return {};
+    return state_.backend_->set_detours(detours);
   }
 
   /// The share of this machine's processors that a host has. Pretended hosts share them. A topology file describes a

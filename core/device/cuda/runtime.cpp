@@ -177,6 +177,12 @@ Result<void*> obtain(int location, size_t bytes, Make&& make) {
 
 }  // namespace
 
+Status clear(void* memory, size_t bytes, int device) {
+  const DeviceScope scope(device);
+  return FillStream::of(device).run(
+      [&](cudaStream_t stream) { return check(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"); });
+}
+
 Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   const DeviceScope scope(device);
   const CaptureScope capture;
@@ -185,8 +191,7 @@ Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   DeviceMemory memory;
   memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device, bytes});
   memory.size_ = bytes;
-  TUTTI_TRY(FillStream::of(device).run(
-      [&](cudaStream_t stream) { return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync"); }));
+  TUTTI_TRY(clear(pointer, bytes, device));
   return memory;
 }
 
@@ -246,6 +251,12 @@ Result<PciAddress> pci_address(int device) {
   return address;
 }
 
+Result<int> device_at(const PciAddress& address) {
+  int device = 0;
+  TUTTI_CUDA_TRY(cudaDeviceGetByPCIBusId(&device, address.data()));
+  return device;
+}
+
 Result<GpuUuid> uuid(int device) {
   cudaDeviceProp properties{};
   TUTTI_CUDA_TRY(cudaGetDeviceProperties(&properties, device));
@@ -285,8 +296,7 @@ namespace {
 
 /// For memory of this process.
 Status enable_peer_access(int device, const PciAddress& owner_address) {
-  int owner = 0;
-  TUTTI_CUDA_TRY(cudaDeviceGetByPCIBusId(&owner, owner_address.data()));
+  TUTTI_ASSIGN(const int owner, device_at(owner_address));
   if (owner == device) return {};
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(owner, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {

@@ -66,6 +66,10 @@ Status use_once(cudaStream_t stream);
 /// Without times.
 Result<Event> make_event();
 
+/// Fills memory that GPU `device` writes with zeros. Does not wait for streams of the application. Fails in a capture
+/// of the calling thread, unless a CaptureScope is alive.
+Status clear(void* memory, size_t bytes, int device);
+
 /// Memory of one GPU, zero at first. Allocation and fill do not wait for streams of the application, and are allowed
 /// while a stream is captured. Freed memory is kept for the next DeviceMemory of its size, until the GPU has none left:
 /// CUDA would wait for all kernels to free it.
@@ -125,6 +129,9 @@ class RegisteredMemory {
 /// PCI address of a GPU: ordinals differ between processes.
 using PciAddress = std::array<char, 16>;
 Result<PciAddress> pci_address(int device);
+
+/// The GPU at an address. kDevice: this process does not see it.
+Result<int> device_at(const PciAddress& address);
 
 /// Identifies a GPU in all processes and on all hosts; with MIG, the compute instance that this process uses.
 using GpuUuid = std::array<char, 16>;

@@ -176,6 +176,12 @@ typedef struct tutti_cuda_mailbox {
   uint32_t reserved3[4];
 } tutti_cuda_mailbox;
 
+/* The slots of one CTA, or stripe, slot_stride bytes each: [slot]. */
+typedef struct tutti_cuda_slots {
+  uint8_t* to;         /* slots that this GPU fills */
+  const uint8_t* from; /* slots that the peer fills */
+} tutti_cuda_slots;
+
 /* The connections of one GPU with one peer, of all CTAs. */
 struct tutti_cuda_link {
   uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or stripe][slot]; null: it fills none */
@@ -185,6 +191,10 @@ struct tutti_cuda_link {
   /* [CTA, or stripe][slot]: the length of the slot's message in bytes << 32 | the message's number, for the process
    * that carries messages to a peer on a different host. Stored before the tail. Null for peers on this host. */
   uint64_t* lengths;
+  /* [CTA, or stripe], in this GPU's memory: slots that lie in different places, such as memory of a second GPU that is
+   * near the network port of the CTA. The slots at `to` and `from` are then not used. Null: `to` and `from` are. Only
+   * for protocols with `scattered_slots`, and null for peers on this host. */
+  const tutti_cuda_slots* scattered;
 };
 
 #define TUTTI_CUDA_LONG_WAIT_NS 100000000u /* kernels show longer waits to the host */

@@ -146,6 +146,9 @@ typedef struct tutti_protocol_properties {
   /* 1: `launch` runs programs with strands (tutti_cuda_strands), too, in the large form. Otherwise it gets programs
    * whose steps are one list. */
   uint32_t strands;
+  /* 1: kernels find slots by tutti_cuda_link.scattered, too. Otherwise the slots of all CTAs lie together, in memory of
+   * this GPU or of the host. */
+  uint32_t scattered_slots;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */

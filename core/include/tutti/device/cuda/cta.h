@@ -149,15 +149,22 @@ class ConnectionsOf {
   /// Whether the program numbers its connections itself.
   __device__ __forceinline__ bool has_own_numbers() const { return ranks_ != nullptr; }
 
+  // Of protocols without scattered slots.
+
   __device__ __forceinline__ uint8_t* slot_to(uint32_t connection, uint32_t number) const {
     return (Form::kIsLarge ? links_ : launch_.links)[connection].to + slot_at(number);
   }
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t connection, uint32_t number) const {
     return (Form::kIsLarge ? links_ : launch_.links)[connection].from + slot_at(number);
   }
-  /// A slot that this rank fills (`sends`), or a slot that the peer fills.
+  /// A slot that this rank fills (`sends`), or a slot that the peer fills, also where slots are scattered.
   __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t connection, uint32_t number) const {
     const tutti_cuda_link& at = (Form::kIsLarge ? links_ : launch_.links)[connection];
+    if (at.scattered != nullptr) {
+      const tutti_cuda_slots& own = at.scattered[index_];
+      const uint64_t offset = (number & (launch_.slot_count - 1)) * launch_.slot_stride;
+      return const_cast<uint8_t*>(sends ? own.to : own.from) + offset;
+    }
     return const_cast<uint8_t*>(sends ? at.to : at.from) + slot_at(number);
   }
   /// The mailbox in which this rank signals the peer, and the mailbox in which the peer signals this rank.
