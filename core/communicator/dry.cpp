@@ -83,6 +83,7 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   if (node_count > 1) TUTTI_TRY(choose_networks(ranks_here * node_count, node_count));
   build.networks = node_count > 1;
   build.hardware = &hardware_;
+  build.second_gpus = uses_second_gpus(config_);
   if (!networks_.used.empty()) build.network = networks_.used.front();
   TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
   system_ = std::make_unique<topology::System>(std::move(system));

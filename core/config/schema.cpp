@@ -115,7 +115,7 @@ std::vector<Key> make_network_keys() {
       choice(
           "net.pxn", "auto", {"auto", "on", "off"},
           "Whether messages by a port pass through memory of a second GPU that is nearer to the port: auto, where the "
-          "network takes dmabufs; on, also where it takes addresses, or fail; off."),
+          "network takes dmabufs; on, also where it takes addresses, or fail; off, through no second GPU."),
       number(Type::kInteger, "net.polling_threads", "0", 0, 64,
              "Threads of a rank that move data between its GPU and a network; 0: half of the processors that the rank "
              "has for itself, 1 to 4.",

@@ -10,9 +10,10 @@ namespace {
 
 class Detours {
  public:
-  Detours(const Machine& machine, Paths& paths)
+  Detours(const Machine& machine, Paths& paths, bool second_gpus)
       : machine_(machine),
         paths_(paths),
+        second_gpus_(second_gpus),
         gpus_(machine.nodes_of(TUTTI_NODE_GPU)),
         cpus_(machine.nodes_of(TUTTI_NODE_CPU)),
         nets_(machine.nodes_of(TUTTI_NODE_NET)) {}
@@ -34,7 +35,7 @@ class Detours {
   }
 
   void reroute(uint32_t gpu, uint32_t net) {
-    if (const auto peer = relay(gpu, net)) {
+    if (const auto peer = second_gpus_ ? relay(gpu, net) : std::nullopt) {
       lead_over(*peer, gpu, net, TUTTI_PATH_PXN);
     } else {
       lead_over(nearest_cpu(gpu), gpu, net, TUTTI_PATH_PHB);
@@ -85,13 +86,14 @@ class Detours {
 
   const Machine& machine_;
   Paths& paths_;
+  bool second_gpus_;
   std::vector<uint32_t> gpus_, cpus_, nets_;
 };
 
 }  // namespace
 
-void add_detours(const Machine& machine, Paths& paths) {
-  Detours(machine, paths).add();
+void add_detours(const Machine& machine, Paths& paths, bool second_gpus) {
+  Detours(machine, paths, second_gpus).add();
 }
 
 }  // namespace tutti::topology

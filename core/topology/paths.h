@@ -30,8 +30,9 @@ uint32_t join_types(uint32_t a, uint32_t b);
 Paths find_paths(const Machine& machine);
 
 /// Reroutes between GPUs and network ports if the port cannot reach the GPU's memory, or only through a CPU: over
-/// NVLink and a GPU that is near the port (PXN), or else through the memory of the CPU nearest the GPU.
-void add_detours(const Machine& machine, Paths& paths);
+/// NVLink and a GPU that is near the port (PXN), or else through the memory of the CPU nearest the GPU. Without
+/// `second_gpus`, no path leads through a second GPU.
+void add_detours(const Machine& machine, Paths& paths, bool second_gpus);
 
 /// The nodes of a machine that are kept, in order: ranks, CPUs, NVSwitches and, if `networks`, ports that ranks reach;
 /// GPUs without a rank through which ranks reach each other; and all nodes on the way between them.

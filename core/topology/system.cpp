@@ -54,7 +54,7 @@ Result<System> System::build(const Document& document, const BuildOptions& optio
   // change, because all their nodes are kept.
   for (bool trimmed = true; trimmed;) {
     paths = find_paths(machine);
-    add_detours(machine, paths);
+    add_detours(machine, paths, options.second_gpus);
     const std::vector<uint32_t> used = nodes_in_use(machine, paths, options.networks);
     trimmed = used.size() < machine.nodes.size();
     if (trimmed) machine = machine.select(used);

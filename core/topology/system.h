@@ -32,6 +32,7 @@ struct BuildOptions {
   /// The network plugin of the ports ("socket"), for ports without a speed; empty: any.
   std::string network;
   const Hardware* hardware = nullptr;  ///< null: Hardware::built_in()
+  bool second_gpus = true;             ///< whether paths to ports may lead through a second GPU (PXN)
 };
 
 /// The places of `count` ranks: the first GPUs in PCI order. Without a GPU, the NUMA nodes in turn. 0: one rank per

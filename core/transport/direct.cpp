@@ -57,7 +57,9 @@ Result<uint8_t*> LentHeap::open(const Address&) {
 }
 
 Result<MessageMemory> LentHeap::for_network(uint8_t* at, uint64_t bytes) {
-  return memory_of_gpu(at, bytes, user_, dmabuf_);
+  auto memory = memory_of_gpu(at, bytes, user_, dmabuf_);
+  if (!memory.ok()) return memory.status().with_context("memory of a second GPU (net.pxn)");
+  return memory;
 }
 
 }  // namespace tutti::transport

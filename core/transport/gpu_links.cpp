@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <set>
 #include <tuple>
 
@@ -161,7 +162,8 @@ std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, uint32_t netw
   return links;
 }
 
-void GpuLinks::lend(uint32_t port, std::shared_ptr<Heap> heap) {
+void GpuLinks::lend(uint32_t port, std::shared_ptr<Heap> heap, bool must) {
+  must_lend_ = must;
   const auto known = std::find(heaps_.begin(), heaps_.end(), heap);
   lent_[port] = static_cast<uint32_t>(known - heaps_.begin());
   if (known == heaps_.end()) heaps_.push_back(std::move(heap));
@@ -214,14 +216,18 @@ Status GpuLinks::relay(const GpuKey& key) {
   TUTTI_ASSIGN(const std::vector<CtaSlots> to, cut_slots(key, true));
   TUTTI_ASSIGN(const std::vector<CtaSlots> from, cut_slots(key, false));
   TUTTI_ASSIGN(const tutti_cuda_slots* const scattered, scatter(key, to, from));
+  const bool has_relays = !network.net->only_slots() && !protocol.has_flags;
+  std::vector<Relay::Options> relays;  // all of them before the first starts: a failure leaves no relay behind
+  for (uint32_t cta = 0; has_relays && cta < to.size(); ++cta) {
+    TUTTI_ASSIGN(relays.emplace_back(), relay_options(key, cta, to[cta], from[cta]));
+  }
   for (uint32_t cta = 0; cta < to.size(); ++cta) {
     if (network.net->only_slots()) {
       carry(key, cta, to[cta], from[cta]);
     } else if (protocol.has_flags) {
       start<LineRelay>(key, cta, line_relay_options(key, cta, to[cta], from[cta]));
     } else {
-      TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to[cta], from[cta]));
-      start<Relay>(key, cta, std::move(made));
+      start<Relay>(key, cta, std::move(relays[cta]));
     }
   }
   const size_t index = key.peer * subjects() + subject(key);
@@ -252,28 +258,33 @@ std::vector<uint32_t> GpuLinks::heaps_of(const GpuKey& key, bool sends) const {
 }
 
 Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, bool sends) {
-  std::vector<uint32_t> heaps = heaps_of(key, sends);
-  auto slots = cut_slots(key, heaps);
-  const uint32_t home = home_heap(key);
-  if (slots.ok() || std::ranges::all_of(heaps, [&](uint32_t heap) { return heap == home; })) return slots;
-  log::warn("a second GPU has no memory for messages {} rank {}, which take memory of the own GPU: {}",
-            sends ? "to" : "from", key.peer, slots.status().text());
-  std::ranges::fill(heaps, home);
-  return cut_slots(key, heaps);
+  for (;;) {
+    uint32_t heap = 0;
+    auto slots = cut_slots(key, heaps_of(key, sends), heap);
+    if (slots.ok() || heap == home_heap(key)) return slots;
+    if (must_lend_) return slots.status().with_context("net.pxn is on");
+    log::warn("a second GPU lends no further memory, so messages leave from memory of the own GPU: {}",
+              slots.status().text());
+    std::erase_if(lent_, [&](const auto& lent) { return lent.second == heap; });
+  }
 }
 
-/// Cuts the slots of CTAs, one piece from each kind of memory. Within a piece, the CTAs are in order.
-Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps) {
+/// Cuts the slots of CTAs, one piece from each kind of memory. Within a piece, the CTAs are in order. `heap`: after a
+/// failure, the kind of memory that failed.
+Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps,
+                                                            uint32_t& heap) {
   const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
   const uint64_t bytes = layout.slot_count * layout.slot_stride;
   std::vector<CtaSlots> slots(heaps.size());
-  for (const uint32_t heap : std::set<uint32_t>(heaps.begin(), heaps.end())) {
-    const auto count = static_cast<uint64_t>(std::ranges::count(heaps, heap));
-    TUTTI_ASSIGN(const auto piece, cut(heap, count * bytes));
-    uint8_t* const on_net = heap == kRelayed ? on_host(piece.second) : piece.first;
+  // Lent memory comes first, because it may be missing.
+  for (const uint32_t kind : std::set<uint32_t, std::greater<>>(heaps.begin(), heaps.end())) {
+    heap = kind;
+    const auto count = static_cast<uint64_t>(std::ranges::count(heaps, kind));
+    TUTTI_ASSIGN(const auto piece, cut(kind, count * bytes));
+    uint8_t* const on_net = kind == kRelayed ? on_host(piece.second) : piece.first;
     for (uint64_t cta = 0, before = 0; cta < heaps.size(); ++cta) {
-      if (heaps[cta] != heap) continue;
-      slots[cta] = {piece.first + before * bytes, on_net + before * bytes, heap};
+      if (heaps[cta] != kind) continue;
+      slots[cta] = {piece.first + before * bytes, on_net + before * bytes, kind};
       ++before;
     }
   }

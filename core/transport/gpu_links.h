@@ -5,9 +5,9 @@
 // between them (relay.h, line_relay.h). With net.failover or check.data, other relays do (carried_relay.h,
 // carried_line_relay.h).
 //
-// If a network moves memory of GPUs and a port of the network is nearer to a second GPU of the host, the slots of the
-// CTAs that use this port may lie in memory of the second GPU (PXN, lend()). This rank's GPU then reads and writes the
-// slots over NVLink. The peer does not notice.
+// A network that moves memory of GPUs may have a port that is nearer to a second GPU of the host. The slots of the CTAs
+// that use this port may then lie in memory of the second GPU (PXN, lend()). This rank's GPU reads and writes the slots
+// over NVLink. The peer does not notice.
 //
 // The order of messages on a connection is that of calls over one network. So the calls of each network have mailboxes,
 // sequences and slots of their own, for all peers. The relays of a peer use the network of the call, or the network of
@@ -55,7 +55,7 @@ class GpuLinks {
   static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
   static constexpr uint32_t kDirect = 3;             ///< memory of this rank's GPU, for slots that a network moves
   static constexpr uint32_t kDmabuf = 4;             ///< the same, for a network that takes descriptors of memory
-  using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
+  using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps at create()
   /// The properties of a protocol's connections; without slots: no kernel runs it.
   struct Protocol {
     tutti_slot_layout layout{};
@@ -90,10 +90,11 @@ class GpuLinks {
   std::vector<tutti_cuda_link> describe(uint32_t protocol, uint32_t network, Traffic traffic,
                                         tutti_cuda_sequence* sequences, tutti_cuda_launch& launch) const;
 
-  /// From now on, slots of messages by this port of the first network lie in `heap`, which the network accesses, if the
-  /// protocol has scattered slots and the network moves memory of GPUs. If `heap` has no memory, the slots lie where
-  /// they would lie without this call, with a warning. Several ports may have the same heap. Before the first offer.
-  void lend(uint32_t port, std::shared_ptr<Heap> heap);
+  /// From now on, slots of messages by this port of the first network lie in `heap`, which the network accesses. This
+  /// holds for protocols with scattered slots, if the network moves memory of GPUs. If `heap` has no memory, no slots
+  /// lie there any more, with a warning; with `must`, the call that needs the slots fails. Several ports may have the
+  /// same heap. Before the first offer.
+  void lend(uint32_t port, std::shared_ptr<Heap> heap, bool must = false);
 
   /// Whether a network joins the peer and this rank.
   bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
@@ -101,8 +102,8 @@ class GpuLinks {
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);
-  /// The slots of each CTA of a connection that was offered or reached, in memory of this GPU, if they lie in different
-  /// places; null: they lie together.
+  /// A table in memory of this GPU, with the slots of each CTA of a connection that was offered or reached. Null: the
+  /// slots of all CTAs lie together.
   const tutti_cuda_slots* scattered(const GpuKey& key) const {
     return scattered_[key.peer * subjects() + subject(key)];
   }
@@ -153,7 +154,7 @@ class GpuLinks {
   void carry(const GpuKey& key, uint32_t cta, const CtaSlots& to, const CtaSlots& from);
   std::vector<uint32_t> heaps_of(const GpuKey& key, bool sends) const;
   Result<std::vector<CtaSlots>> cut_slots(const GpuKey& key, bool sends);
-  Result<std::vector<CtaSlots>> cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps);
+  Result<std::vector<CtaSlots>> cut_slots(const GpuKey& key, const std::vector<uint32_t>& heaps, uint32_t& heap);
   Result<const tutti_cuda_slots*> scatter(const GpuKey& key, std::span<const CtaSlots> to,
                                           std::span<const CtaSlots> from);
   template <class Options>
@@ -188,6 +189,7 @@ class GpuLinks {
   std::vector<uint8_t*> offered_, reached_;         ///< by rank and subject; null: not yet
   std::vector<const tutti_cuda_slots*> scattered_;  ///< the same; null: the slots lie together
   std::map<uint32_t, uint32_t> lent_;               ///< heap by port of the first network
+  bool must_lend_ = false;
 
   // To other hosts.
   /// By rank: mailboxes in which peers signal this rank, as addresses of the process.

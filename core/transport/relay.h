@@ -4,7 +4,7 @@
 //
 // The GPU fills slots and reads slots. A relay is a task of the progress engine. It posts sends from the slots that the
 // GPU has filled, and receives into the slots that the GPU is done with. The bytes of a slice are never copied on the
-// host. Slots lie in pinned memory of the host, or in memory of the GPU if the network registers it ("direct").
+// host. Slots lie in pinned memory of the host, or in memory of a GPU if the network registers it ("direct").
 //
 // Messages of the network, by tag:
 // - kSignalTag: a Record without a slice. It says which messages the sender's GPU is done with.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network of the tests that moves memory of GPUs, between ranks that are threads of one process. CUDA copies the
 // data. At the end each context writes to the standard error how many messages it moved from which kind of memory, and
-// from memory of which GPU. It has one device, or as many as the environment variable DEVICE_NETWORK_DEVICES says (2).
+// by which device from memory of which GPU. It has one device, or as many as the environment variable
+// DEVICE_NETWORK_DEVICES says (2).
 //
 // DEVICE_NETWORK_FLUSHES builds a second plugin: its receives leave the data in a buffer of the plugin until they are
 // flushed, it registers dmabufs, and it takes grouped receives. With DEVICE_NETWORK_FORGETS, its flush does nothing: a
@@ -20,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -63,7 +65,7 @@ Status check(cudaError_t error, const char* call) {
 /// Counted per context.
 struct Counts {
   static constexpr size_t kGpus = 16;
-  std::array<std::atomic<uint64_t>, kGpus> messages_of_gpu = {};
+  std::array<std::array<std::atomic<uint64_t>, kGpus>, kNames.size()> messages_by_device = {};  // and by GPU
   std::atomic<uint64_t> device_messages = 0;
   std::atomic<uint64_t> host_messages = 0;
   std::atomic<uint64_t> longest_host_message = 0;
@@ -164,8 +166,9 @@ struct Posted : sdk::Request {
 
 class Connection : public sdk::Connection {
  public:
-  Connection(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
-      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)) {}
+  Connection(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies,
+             uint32_t device)
+      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)), device_(device) {}
   ~Connection() override {
     const std::lock_guard lock(pipe_->mutex);
     pipe_->closed = true;
@@ -200,7 +203,7 @@ class Connection : public sdk::Connection {
     pipe_->sent.push_back(posted.sent);
     if (registration != nullptr) {
       ++counts_->device_messages;
-      ++counts_->messages_of_gpu[static_cast<DeviceMemory*>(registration)->gpu];
+      ++counts_->messages_by_device[device_][static_cast<DeviceMemory*>(registration)->gpu];
     } else {
       ++counts_->host_messages;
       counts_->longest_host_message = std::max(counts_->longest_host_message.load(), bytes);
@@ -323,6 +326,7 @@ class Connection : public sdk::Connection {
   std::shared_ptr<Pipe> pipe_;
   std::shared_ptr<Counts> counts_;
   std::shared_ptr<CopyStream> copies_;
+  uint32_t device_;
   std::vector<std::unique_ptr<DeviceMemory>> registered_;
   std::vector<std::unique_ptr<Posted>> posted_;
 };
@@ -338,34 +342,38 @@ uint64_t next_backlog = 1;
 
 class Listener : public sdk::Listener {
  public:
-  Listener(std::shared_ptr<Backlog> backlog, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
-      : backlog_(std::move(backlog)), counts_(std::move(counts)), copies_(std::move(copies)) {}
+  Listener(std::shared_ptr<Backlog> backlog, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies,
+           uint32_t device)
+      : backlog_(std::move(backlog)), counts_(std::move(counts)), copies_(std::move(copies)), device_(device) {}
   Result<std::unique_ptr<sdk::Connection>> accept() override {
     const std::lock_guard lock(backlog_->mutex);
     if (backlog_->waiting.empty()) return std::unique_ptr<sdk::Connection>();
     auto pipe = std::move(backlog_->waiting.front());
     backlog_->waiting.pop_front();
-    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(pipe), counts_, copies_));
+    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(pipe), counts_, copies_, device_));
   }
 
  private:
   std::shared_ptr<Backlog> backlog_;
   std::shared_ptr<Counts> counts_;
   std::shared_ptr<CopyStream> copies_;
+  uint32_t device_;
 };
 
 class Connecting : public sdk::Connecting {
  public:
-  Connecting(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
-      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)) {}
+  Connecting(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies,
+             uint32_t device)
+      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)), device_(device) {}
   Result<std::unique_ptr<sdk::Connection>> advance() override {
-    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(pipe_, counts_, copies_));
+    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(pipe_, counts_, copies_, device_));
   }
 
  private:
   std::shared_ptr<Pipe> pipe_;
   std::shared_ptr<Counts> counts_;
   std::shared_ptr<CopyStream> copies_;
+  uint32_t device_;
 };
 
 class Context : public sdk::NetworkContext {
@@ -377,9 +385,13 @@ class Context : public sdk::NetworkContext {
                              DEVICE_NETWORK_NAME, counts_->device_messages.load(), counts_->host_messages.load(),
                              counts_->longest_host_message.load(), counts_->flushes.load())
                      .c_str());
-    for (size_t gpu = 0; gpu < Counts::kGpus; ++gpu) {
-      const uint64_t messages = counts_->messages_of_gpu[gpu];
-      if (messages > 0) std::fprintf(stderr, "memory of GPU %zu: %s messages\n", gpu, fmt::to_string(messages).c_str());
+    for (size_t device = 0; device < kNames.size(); ++device) {
+      for (size_t gpu = 0; gpu < Counts::kGpus; ++gpu) {
+        const uint64_t messages = counts_->messages_by_device[device][gpu];
+        if (messages == 0) continue;
+        const std::string line = fmt::format("{}, memory of GPU {}: {} messages\n", kNames[device], gpu, messages);
+        std::fprintf(stderr, "%s", line.c_str());
+      }
     }
   }
   uint32_t device_count() const override {
@@ -396,15 +408,15 @@ class Context : public sdk::NetworkContext {
     out.rail = -1;
     return out;
   }
-  Result<std::unique_ptr<sdk::Listener>> listen(uint32_t /*device*/, tutti_net_handle& handle) override {
+  Result<std::unique_ptr<sdk::Listener>> listen(uint32_t device, tutti_net_handle& handle) override {
     const std::lock_guard lock(backlogs_mutex);
     auto backlog = std::make_shared<Backlog>();
     backlogs[next_backlog] = backlog;
     const std::array<uint64_t, 2> address = {static_cast<uint64_t>(getpid()), next_backlog++};
     std::memcpy(handle.bytes, address.data(), sizeof address);
-    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(backlog), counts_, copies_));
+    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(backlog), counts_, copies_, device));
   }
-  Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t /*device*/, const tutti_net_handle& handle) override {
+  Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t device, const tutti_net_handle& handle) override {
     std::array<uint64_t, 2> address{};
     std::memcpy(address.data(), handle.bytes, sizeof address);
     const std::lock_guard lock(backlogs_mutex);
@@ -415,7 +427,7 @@ class Context : public sdk::NetworkContext {
     auto pipe = std::make_shared<Pipe>();
     const std::lock_guard backlog_lock(backlog->mutex);
     backlog->waiting.push_back(pipe);
-    return std::unique_ptr<sdk::Connecting>(std::make_unique<Connecting>(std::move(pipe), counts_, copies_));
+    return std::unique_ptr<sdk::Connecting>(std::make_unique<Connecting>(std::move(pipe), counts_, copies_, device));
   }
 
  private:

@@ -53,6 +53,13 @@ class Search(unittest.TestCase):
         self.assertNotIn("tree/direct does not", limits)
         self.assertNotIn("limits that a job", self.search(MACHINES / "hgx-h200.yaml"))
 
+    def test_no_path_through_a_second_gpu(self):
+        machine = (MACHINES / "hgx-h200.yaml", "--nodes", 2)
+        self.assertIn("PXN to the network", self.search(*machine))
+        for settings in (["net.pxn=off"], ["net.direct=off"], ["network=socket", "net.failover=true"]):
+            out = self.search(*machine, *[word for setting in settings for word in ("--set", setting)])
+            self.assertNotIn("PXN", out)
+
     def test_plan_files_verify(self):
         with tempfile.TemporaryDirectory() as folder:
             for algorithm in ("ring", "tree/pipelined", "tree/direct"):

@@ -489,10 +489,11 @@ TEST_P(MessagesOfTwoNetworksTest, Arrive) {
 class LentGpuLinksTest : public RelayedGpuLinksTest {
  protected:
   explicit LentGpuLinksTest(uint32_t heap = GpuLinks::kDirect) : RelayedGpuLinksTest(1, std::nullopt, false, heap) {}
-  void lend(bool is_empty = false) {
+  /// `empty`: the port near whose GPU there is no memory; 0: none.
+  void lend(uint32_t empty = 0, bool must = false) {
     for (const uint32_t port : {1u, 2u}) {
-      lent_[port] = std::make_shared<PlainHeap>(opened_, is_empty);
-      links_[0]->lend(port, lent_[port]);
+      lent_[port] = std::make_shared<PlainHeap>(opened_, port == empty);
+      links_[0]->lend(port, lent_[port], must);
     }
   }
   /// The port near whose GPU a slot lies; 0: in memory of the own GPU.
@@ -557,11 +558,18 @@ TEST_F(LentGpuLinksTest, SlotsOfOneGpuLieTogether) {
 }
 
 TEST_F(LentGpuLinksTest, FullMemoryIsNotUsed) {
-  lend(true);
+  lend(2);
   const GpuKey key{0, kCollective, kCtas, 1, ports_};
-  EXPECT_THAT(ports_near(key, true), testing::Each(0));
-  EXPECT_THAT(ports_near(key, false), testing::Each(0));
-  EXPECT_EQ(links_[0]->scattered(key), nullptr);
+  EXPECT_THAT(ports_near(key, true), testing::ElementsAre(0, 1, 0, 0, 1)) << "the second GPU near port 1 has memory";
+  EXPECT_THAT(ports_near(key, false), testing::ElementsAre(0, 1, 0, 0, 1));
+}
+
+TEST_F(LentGpuLinksTest, FullMemoryIsAnErrorWhereItMustBeUsed) {
+  lend(2, true);
+  const auto offered = links_[0]->offer({0, kCollective, kCtas, 1, ports_});
+  EXPECT_EQ(offered.status().code(), Code::kDevice);
+  EXPECT_THAT(offered.status().text(), HasSubstr("net.pxn is on: this memory is full"));
+  EXPECT_EQ(connections(0), (Connections(3, {0, 0, 0}))) << "no relay is left";
 }
 
 TEST_F(LentGpuLinksTest, OtherProtocolsKeepTheirMemory) {

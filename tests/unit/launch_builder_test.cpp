@@ -354,7 +354,12 @@ TEST(LinkTable, KeepsTheSlotsOfEachSizeOfConnections) {
   links[1].to = nullptr;
   links[1].from = &slots[1];
   links[0].to = &slots[2];
+  static const tutti_cuda_slots places[1] = {};
+  links[1].scattered = places;
   EXPECT_TRUE(table.merge(2, links));
+  links[1].scattered = nullptr;
+  EXPECT_FALSE(table.merge(2, links));
+  EXPECT_EQ(table.row(2)[1].scattered, places) << "stays";
   EXPECT_EQ(table.row(2)[1].to, &slots[0]) << "stays";
   EXPECT_EQ(table.row(2)[1].from, &slots[1]);
   EXPECT_EQ(table.row(2)[0].to, &slots[2]);

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/plans.h"
 #include "unit/plan_support.h"
+#include "unit/required.h"
 #include "unit/topology_machines.h"
 
 namespace tutti::communicator {
@@ -34,15 +36,15 @@ class PortsTest : public testing::Test {
   }
 
   /// Both machines find a channel that enters by each of these ports, and leaves by the port of the same place in
-  /// `exits`.
+  /// `exits`. The ports of the second machine have numbers that are larger by `step`.
   void find(const std::vector<uint32_t>& ports) { find(ports, ports); }
-  void find(const std::vector<uint32_t>& ports, const std::vector<uint32_t>& exits) {
+  void find(const std::vector<uint32_t>& ports, const std::vector<uint32_t>& exits, uint32_t step = 0) {
     graphs_.clear();
     for (uint32_t node = 0; node < 2; ++node) {
       std::vector<uint32_t> orders, nets;
       for (size_t channel = 0; channel < ports.size(); ++channel) {
         orders.insert(orders.end(), {2 * node, 2 * node + 1});
-        nets.insert(nets.end(), {ports[channel], exits[channel]});
+        nets.insert(nets.end(), {ports[channel] + node * step, exits[channel] + node * step});
       }
       tutti_graph graph{};
       graph.rank_count = 2;
@@ -116,6 +118,24 @@ TEST_F(PortsTest, AnAlgorithmThatMakesMoreThanItMayIsNamed) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().code(), Code::kInternal);
   EXPECT_THAT(made.status().text(), HasSubstr("algorithm 'ring' makes 4 channels, although the topology allows 2"));
+}
+
+/// Channel 0 leaves the first machine by port 1 and enters the second machine by port 2. Its way back is by the ports 3
+/// and 0.
+TEST_F(PortsTest, OfAChannelAreOfBothEnds) {
+  find({0, 1}, {1, 0}, 2);
+  auto connected = connect("ring", {});
+  ASSERT_TRUE(connected.ok()) << connected.status().to_string();
+  tuner::Choices choices;
+  choices.algorithms.emplace_back(program::AlgorithmPlugin{"ring", &algorithm("ring").ops(), algorithm("ring").self()},
+                                  std::move(connected->instance));
+  const auto ports = [&](uint32_t rank, uint32_t channel, uint32_t peer) {
+    return test::required(backend::Plans({rank, 4, false}, choices).ports(0, channel, peer));
+  };
+  EXPECT_EQ(ports(1, 0, 2), (transport::Ports{1, 2, 0}));
+  EXPECT_EQ(ports(2, 0, 1), (transport::Ports{3, 0, 2}));
+  EXPECT_EQ(ports(1, 1, 2), (transport::Ports{0, 3, 1}));
+  EXPECT_EQ(ports(2, 1, 1), (transport::Ports{2, 1, 3}));
 }
 
 TEST(Ports, ComeFromTheTopologyAndArrive) {

@@ -115,6 +115,15 @@ TEST(SystemPaths, NvSwitch) {
   EXPECT_EQ(path(system, "NIC 0000:03:00.0", "mlx5_0"), "NVL 50");
 }
 
+TEST(SystemPaths, WithoutSecondGpus) {
+  BuildOptions options;
+  options.second_gpus = false;
+  const auto system = System::build(test::hgx(8, 8), options);
+  ASSERT_TRUE(system.ok());
+  EXPECT_EQ(path(*system, "GPU 0", "mlx5_0"), "PIX 48");
+  EXPECT_EQ(path(*system, "GPU 0", "mlx5_1").substr(0, 3), "PHB");
+}
+
 TEST(SystemPaths, PciOnly) {
   const System system = built(test::pcie(2, 2));
   EXPECT_EQ(path(system, "GPU 0", "GPU 1"), "PIX 24");

@@ -132,10 +132,11 @@ class CudaGpu : public Gpu {
   }
 
   Status set_detours(std::span<const Detour> detours) override {
-    if (detours.empty() || options_.pxn == Use::kOff) return {};
+    if (!has_networks() || options_.pxn == Use::kOff || (detours.empty() && all_p2p_)) return {};
+    const bool must = options_.pxn == Use::kOn;
     const std::string text = why_no_detours();
     if (!text.empty()) {
-      if (options_.pxn == Use::kOn) return {Code::kUnsupported, "net.pxn is on, but " + text + "; set net.pxn to auto"};
+      if (must) return {Code::kUnsupported, "net.pxn is on, but " + text + "; set net.pxn to auto"};
       log::info("no message passes through a second GPU: {}", text);
       return {};
     }
@@ -146,8 +147,8 @@ class CudaGpu : public Gpu {
         TUTTI_ASSIGN(lender->second, borrow_from(detour.gpu));
       }
       if (lender->second == nullptr) continue;
-      log::info("messages by port {} pass through memory of GPU {}", name_of_port(detour.port), detour.gpu);
-      links_->lend(detour.port, lender->second);
+      log::info("messages by port {} may pass through memory of GPU {}", name_of_port(detour.port), detour.gpu);
+      links_->lend(detour.port, lender->second, must);
     }
     return {};
   }
@@ -300,6 +301,7 @@ class CudaGpu : public Gpu {
   /// Why no second GPU lends memory for messages of the first network; empty: GPUs may.
   std::string why_no_detours() const {
     const uint32_t heap = links_->network(0).heap;
+    if (!all_p2p_) return "some GPUs of a host do not reach each other, or a process does not see all of them";
     if (heap == GpuLinks::kRelayed) return "the network moves memory of the host alone";
     if (heap == GpuLinks::kDmabuf || options_.pxn == Use::kOn) return {};
     return fmt::format("network '{}' takes addresses of GPU memory, not dmabufs, so net.pxn must be on",

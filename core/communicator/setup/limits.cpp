@@ -87,6 +87,11 @@ Status check_network_settings(const config::Config& config) {
   return check_memory_of_gpus(config, "net.pxn");
 }
 
+bool uses_second_gpus(const config::Config& config) {
+  return config.text("net.pxn") != "off" && config.text("net.direct") != "off" && !config.boolean("net.failover") &&
+         !config.boolean("check.data");
+}
+
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports) {
   if (const auto channels = static_cast<uint32_t>(config.integer("channels")); channels > 0) return channels;
   if (device == TUTTI_DEVICE_HOST) return kHostChannels;

@@ -20,6 +20,9 @@ Status check_transport(const config::Config& config, uint32_t nodes);
 /// GPUs, beside a setting that keeps the slots in memory of the host.
 Status check_network_settings(const config::Config& config);
 
+/// Whether the settings let messages pass through memory of a second GPU.
+bool uses_second_gpus(const config::Config& config);
+
 /// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*). `ports`: network ports
 /// of the machine that has the most; 0: not known yet.
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports);

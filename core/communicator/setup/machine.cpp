@@ -152,6 +152,7 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
     TUTTI_ASSIGN(machine, topology::merge(machine, file));
   }
   build.networks = options.network != nullptr;
+  build.second_gpus = options.second_gpus;
   build.hardware = options.hardware;
   if (options.network != nullptr) build.network = options.network->options().name;
   auto system = topology::System::build(machine, build);

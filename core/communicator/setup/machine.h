@@ -26,6 +26,7 @@ struct MachineOptions {
   std::string file;                         ///< topology.file: merged over the discovered machine; empty: none
   const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist
   std::vector<topology::RankPlace> ranks;   ///< ranks of this machine
+  bool second_gpus = true;                  ///< as in topology::BuildOptions
   bool stand_in = false;                    ///< host ranks take the GPUs of the file, in PCI order
   const topology::Hardware* hardware = nullptr;
 };

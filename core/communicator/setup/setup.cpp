@@ -412,6 +412,7 @@ class Setup {
     options.file = config_.text("topology.file");
     options.network = net_;
     options.hardware = &hardware_;
+    options.second_gpus = communicator::uses_second_gpus(config_);
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
       if (nodes_[rank] != node) continue;

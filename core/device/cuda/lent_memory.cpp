@@ -57,10 +57,14 @@ Result<std::string> why_not_lent(const PciAddress& owner, int user, bool dmabuf)
     return fmt::format("GPU {} or its driver has no virtual memory management", owner.data());
   }
   if (dmabuf && !exports_dmabufs(device)) return fmt::format("GPU {} exports no dmabufs", owner.data());
-  if (!dmabuf && lacks(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
-    return fmt::format("devices do not access mapped memory of GPU {} by its address", owner.data());
+  if (lacks(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+    return fmt::format("devices have no access to mapped memory of GPU {}", owner.data());
   }
-  return std::string();
+  const auto probe = LentMemory::create(device, user, 1);
+  if (!probe.ok()) return std::string(probe.status().text());
+  if (!dmabuf) return std::string();
+  const auto exported = export_dmabuf(probe->data(), probe->size(), user);
+  return exported.ok() ? std::string() : std::string(exported.status().text());
 }
 
 /// An allocation, its addresses, and the mapping between them.
@@ -79,8 +83,7 @@ class LentMemory::Mapping {
     CUmemAllocationProp kind{};
     kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, owner_};
-    kind.allocFlags.gpuDirectRDMACapable =
-        has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, owner_) ? 1 : 0;
+    kind.allocFlags.gpuDirectRDMACapable = 1;
     size_t unit = 0;
     const MemoryFunctions& cuda = driver();
     TUTTI_TRY(

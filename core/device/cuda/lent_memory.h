@@ -11,8 +11,8 @@
 
 namespace tutti::cuda {
 
-/// Why the GPU at `owner` does not lend memory to GPU `user`; empty: it does. `dmabuf`: the memory is to be exported as
-/// a dmabuf; otherwise devices are to access it by its address.
+/// Why the GPU at `owner` does not lend memory to GPU `user`; empty: it does, as a trial shows. `dmabuf`: the memory is
+/// to be exported as a dmabuf; otherwise devices are to access it by its address.
 Result<std::string> why_not_lent(const PciAddress& owner, int user, bool dmabuf);
 
 /// Memory of one GPU for a second GPU; zero at first. The process gets no context on the owner. Neither allocation nor
