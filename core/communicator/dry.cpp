@@ -105,7 +105,7 @@ Status DryCommunicator::choose_networks(uint32_t ranks, uint32_t node_count) {
   }
   TUTTI_TRY(check_network_settings(config_));
   TUTTI_TRY(Racks::read(config_, {}).status());  // no host has a name here
-  TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count}, works));
+  TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count, on_gpu()}, works));
   return {};
 }
 

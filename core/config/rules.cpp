@@ -39,6 +39,7 @@ std::vector<Key> make_keys() {
       match("ranks", Type::kInteger, "The communicator has so many ranks.", 1, INT32_MAX),
       match("nodes", Type::kInteger, "The communicator spans so many hosts.", 1, INT32_MAX),
       match("link", Type::kChoice, "The communicator has links of this sort.", 0, 0, {"shm", "net"}),
+      match("device", Type::kChoice, "The device of the communicator.", 0, 0, {"host", "cuda"}),
       choose("algorithm", Type::kText,
              "An algorithm (ring), one of its variants (direct/two-shot), a plan file or a folder of plan files "
              "(plans/)."),
@@ -93,6 +94,7 @@ Status read_match(const Node& node, Rule& rule) {
     if (name == "ranks") rule.ranks = static_cast<uint32_t>(value.integer);
     if (name == "nodes") rule.nodes = static_cast<uint32_t>(value.integer);
     if (name == "link") rule.link = value.text;
+    if (name == "device") rule.device = value.text;
   }));
   if (rule.min_size > rule.max_size) return wrong(node.place, "min_size is larger than max_size: nothing can match");
   return {};
@@ -149,9 +151,13 @@ Result<std::vector<Rule>> read_rules(const Node& list) {
   return rules;
 }
 
+bool matches_device(const Rule& rule, bool on_gpu) {
+  return rule.device.empty() || (rule.device == "cuda") == on_gpu;
+}
+
 bool matches_all(const Rule& rule) {
   return !rule.collective && !rule.data_type && rule.min_size == 0 && rule.max_size == UINT64_MAX && !rule.ranks &&
-         !rule.nodes && rule.link.empty();
+         !rule.nodes && rule.link.empty() && rule.device.empty();
 }
 
 namespace {
@@ -162,7 +168,7 @@ bool matches_calls_of(const Rule& rule, const Rule& other) {
   return contains(rule.collective, other.collective) && contains(rule.data_type, other.data_type) &&
          contains(rule.ranks, other.ranks) && contains(rule.nodes, other.nodes) && rule.min_size <= other.min_size &&
          rule.max_size >= other.max_size && (rule.link.empty() || rule.link == other.link) &&
-         (rule.network.empty() || !other.network.empty());
+         (rule.device.empty() || rule.device == other.device) && (rule.network.empty() || !other.network.empty());
 }
 
 }  // namespace
@@ -201,6 +207,7 @@ std::string to_string(const Rule& rule) {
   if (rule.ranks) match.push_back(fmt::format("ranks: {}", *rule.ranks));
   if (rule.nodes) match.push_back(fmt::format("nodes: {}", *rule.nodes));
   if (!rule.link.empty()) match.push_back(fmt::format("link: {}", rule.link));
+  if (!rule.device.empty()) match.push_back(fmt::format("device: {}", rule.device));
   std::vector<std::string> action;
   if (!rule.algorithm.empty()) action.push_back(fmt::format("algorithm: {}", rule.algorithm));
   if (!rule.protocol.empty()) action.push_back(fmt::format("protocol: {}", rule.protocol));

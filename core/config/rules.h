@@ -30,7 +30,8 @@ struct Rule {
   uint64_t max_size = UINT64_MAX;  ///< inclusive
   std::optional<uint32_t> ranks;
   std::optional<uint32_t> nodes;
-  std::string link;  ///< "shm" or "net": the communicator has links of this kind; empty: any
+  std::string link;    ///< "shm" or "net": the communicator has links of this kind; empty: any
+  std::string device;  ///< "host" or "cuda": the device of the communicator; empty: any
 
   bool forbids = false;  ///< else it chooses: everything else is excluded
   std::string algorithm;
@@ -45,6 +46,8 @@ struct Rule {
   std::string network_place;
 };
 
+/// Whether a rule matches calls of ranks on this device: GPUs, or else the host.
+bool matches_device(const Rule& rule, bool on_gpu);
 /// Whether a rule matches every call.
 bool matches_all(const Rule& rule);
 /// Whether a rule leaves no candidate for a call that it matches, where ranks use this network.

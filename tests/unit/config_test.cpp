@@ -205,7 +205,7 @@ TEST_F(ConfigTest, RulesAreRead) {
   const Config config = loaded(
       "rules:\n"
       "  - match: {collective: all_reduce, data_type: bfloat16, min_size: 1K, max_size: 64KiB, ranks: 8, nodes: 2, "
-      "link: net}\n"
+      "link: net, device: cuda}\n"
       "    choose: {algorithm: direct/two-shot, protocol: ll, network: socket, channels: 4}\n"
       "  - forbid: {protocol: ll}\n");
   EXPECT_EQ(loaded("rules: [{match: {min_size: 4K, max_size: 4K}, choose: {protocol: ll}}]").rules()[0].max_size, 4096u)
@@ -219,6 +219,7 @@ TEST_F(ConfigTest, RulesAreRead) {
   EXPECT_EQ(first.ranks, 8u);
   EXPECT_EQ(first.nodes, 2u);
   EXPECT_EQ(first.link, "net");
+  EXPECT_EQ(first.device, "cuda");
   EXPECT_FALSE(first.forbids);
   EXPECT_EQ(first.algorithm, "direct/two-shot");
   EXPECT_EQ(first.protocol, "ll");
@@ -227,7 +228,7 @@ TEST_F(ConfigTest, RulesAreRead) {
   EXPECT_EQ(first.place, "job.yaml:2:5");
   EXPECT_EQ(to_string(first),
             "match {collective: all_reduce, data_type: bfloat16, min_size: 1KiB, max_size: 64KiB, ranks: 8, nodes: 2, "
-            "link: net} choose {algorithm: direct/two-shot, protocol: ll, network: socket, channels: 4}");
+            "link: net, device: cuda} choose {algorithm: direct/two-shot, protocol: ll, network: socket, channels: 4}");
   const Rule& second = config.rules()[1];
   EXPECT_FALSE(second.collective || second.data_type || second.ranks || second.nodes || second.channels);
   EXPECT_TRUE(second.forbids);

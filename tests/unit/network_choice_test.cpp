@@ -53,6 +53,8 @@ TEST_F(NetworkChoiceTest, AutoTakesTheNetworksThatRulesNeed) {
   EXPECT_THAT(used(list + "rules: [{match: {max_size: 1K}, forbid: {network: b}}]\n"), ElementsAre("a"));
   EXPECT_THAT(used(list + "rules: [{match: {nodes: 3}, choose: {network: b}}]\n"), ElementsAre("a"))
       << "the rule matches no call of these ranks";
+  EXPECT_THAT(used(list + "rules: [{match: {device: host}, choose: {network: b}}]\n"), ElementsAre("a", "b"));
+  EXPECT_THAT(used(list + "rules: [{match: {device: cuda}, choose: {network: b}}]\n"), ElementsAre("a"));
   // A rule without conditions decides on all calls, also on the calls of later rules.
   EXPECT_THAT(used(list + "rules: [{forbid: {network: a}}]\n"), ElementsAre("b"));
   EXPECT_THAT(used(list + "rules: [{forbid: {network: a}}, {choose: {network: c}}]\n"), ElementsAre("b"));

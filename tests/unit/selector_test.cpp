@@ -231,6 +231,17 @@ TEST_F(RulesTest, match_the_links_that_join_the_ranks) {
   EXPECT_TRUE(applies("link: net", question));
 }
 
+TEST_F(RulesTest, match_the_device_of_the_communicator) {
+  const Question question = of_bytes(64);
+  EXPECT_TRUE(applies("device: host", question));
+  EXPECT_FALSE(applies("device: cuda", question));
+  tuner::Choices on_gpus = choices(kRanks, {plugin(ring_)});
+  on_gpus.back_end = &backend::gpu_back_end();
+  selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
+  EXPECT_FALSE(applies("device: host", question));
+  EXPECT_TRUE(applies("device: cuda", question));
+}
+
 TEST_F(RulesTest, the_first_that_matches_decides) {
   follow(
       "rules: [{match: {ranks: 9}, forbid: {algorithm: direct}}, {forbid: {algorithm: ring}}, "

@@ -24,6 +24,7 @@ struct NetworkWishes {
   const config::Config* config = nullptr;
   uint32_t ranks = 1;
   uint32_t nodes = 1;
+  bool on_gpu = false;  ///< whether the ranks are on GPUs
 };
 
 /// The networks of a communicator, in order of preference.

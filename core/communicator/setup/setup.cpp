@@ -386,7 +386,7 @@ class Setup {
       options.failover = state_.failover_;
     }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
-    const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_};
+    const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_, on_gpu()};
     return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
   }
 
