@@ -35,7 +35,7 @@ class Detours {
   }
 
   void reroute(uint32_t gpu, uint32_t net) {
-    if (const auto peer = second_gpus_ ? relay(gpu, net) : std::nullopt) {
+    if (const auto peer = relay(gpu, net)) {
       lead_over(*peer, gpu, net, TUTTI_PATH_PXN);
     } else {
       lead_over(nearest_cpu(gpu), gpu, net, TUTTI_PATH_PHB);
@@ -50,6 +50,7 @@ class Detours {
 
   /// The GPU through which `gpu` reaches a port. If several relays are equally near, they share the ports near them.
   std::optional<uint32_t> relay(uint32_t gpu, uint32_t net) const {
+    if (!second_gpus_) return std::nullopt;
     std::vector<uint32_t> nearest;
     for (const uint32_t peer : gpus_) {
       if (peer == gpu || paths_.at(gpu, peer).type != TUTTI_PATH_NVL || !is_direct(peer, net)) continue;

@@ -263,7 +263,7 @@ Result<std::vector<GpuLinks::CtaSlots>> GpuLinks::cut_slots(const GpuKey& key, b
     auto slots = cut_slots(key, heaps_of(key, sends), heap);
     if (slots.ok() || heap == home_heap(key)) return slots;
     if (must_lend_) return slots.status().with_context("net.pxn is on");
-    log::warn("a second GPU lends no further memory, so messages leave from memory of the own GPU: {}",
+    log::warn("a second GPU lends no further memory, so messages pass through memory of the own GPU: {}",
               slots.status().text());
     std::erase_if(lent_, [&](const auto& lent) { return lent.second == heap; });
   }

@@ -271,7 +271,7 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
     if (rule.ranks.value_or(choices_.ranks) != choices_.ranks || rule.nodes.value_or(choices_.nodes) != choices_.nodes)
       continue;
     if (!rule.link.empty() && !has_link(rule.link)) continue;
-    if (!config::matches_device(rule, choices_.back_end != nullptr)) continue;
+    if (!config::matches_device(rule, choices_.on_gpu)) continue;
     const bool chooses_files = !rule.forbids && config::names_plan_files(rule.algorithm);
     if (chooses_files && !names_meant_file(rule.algorithm, question)) continue;
     return &rule;

@@ -88,6 +88,7 @@ struct Choices {
   std::optional<uint32_t> network_inside_racks;  ///< index in `networks`, of all calls; nothing: no path has its own
   uint32_t links = 0;                            ///< bits 1 << TUTTI_LINK_*: the links between the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
+  bool on_gpu = false;                ///< whether the ranks are on GPUs; `device` may be 0 all the same
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
   uint32_t ranks = 1;
   uint32_t nodes = 1;

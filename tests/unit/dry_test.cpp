@@ -347,6 +347,14 @@ TEST(DryRun, ChoosesNetworksForAllRanks) {
   std::filesystem::remove(file);
 }
 
+/// Rules ask for the device. So many ranks have no back end whose limits count.
+TEST(DryRun, IsOnGpusAlsoBeyondTheRanksOfACommunicator) {
+  const auto dry =
+      required(DryCommunicator::create({required(topology::Document::load(kFile)), 300, config_of({"cuda"})}));
+  EXPECT_TRUE(dry->selector().choices().on_gpu);
+  EXPECT_EQ(dry->selector().choices().back_end, nullptr);
+}
+
 TEST(DryRun, RefusesDevicesThatAJobRefuses) {
   const Status no_gpu =
       DryCommunicator::create(

@@ -236,7 +236,7 @@ TEST_F(RulesTest, match_the_device_of_the_communicator) {
   EXPECT_TRUE(applies("device: host", question));
   EXPECT_FALSE(applies("device: cuda", question));
   tuner::Choices on_gpus = choices(kRanks, {plugin(ring_)});
-  on_gpus.back_end = &backend::gpu_back_end();
+  on_gpus.on_gpu = true;
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   EXPECT_FALSE(applies("device: host", question));
   EXPECT_TRUE(applies("device: cuda", question));

@@ -121,6 +121,7 @@ void set_limits(uint32_t device, uint32_t channels, const Links& links, const to
                 const Figures& figures, tutti_topology& topology, tuner::Choices& choices) {
   topology.min_channels = topology.max_channels = channels;
   choices.device = device;
+  choices.on_gpu = device == TUTTI_DEVICE_CUDA;
   choices.back_end = device == TUTTI_DEVICE_CUDA ? &backend::gpu_back_end() : nullptr;
   choices.ranks = topology.rank_count;
   choices.nodes = topology.node_count;

@@ -41,9 +41,8 @@ bool has(CUdevice_attribute attribute, int device) {
 
 Status check(CUresult result, const char* call, int owner) {
   if (result == CUDA_SUCCESS) return {};
-  return {Code::kDevice, fmt::format("{} failed (CUresult {}) for memory of GPU {} that another GPU uses; set net.pxn "
-                                     "to off",
-                                     call, static_cast<int>(result), owner)};
+  return {Code::kDevice, fmt::format("{} failed (CUresult {}) for memory of GPU {} that a different GPU uses", call,
+                                     static_cast<int>(result), owner)};
 }
 
 }  // namespace
@@ -64,7 +63,8 @@ Result<std::string> why_not_lent(const PciAddress& owner, int user, bool dmabuf)
   if (!probe.ok()) return std::string(probe.status().text());
   if (!dmabuf) return std::string();
   const auto exported = export_dmabuf(probe->data(), probe->size(), user);
-  return exported.ok() ? std::string() : std::string(exported.status().text());
+  return exported.ok() ? std::string()
+                       : fmt::format("mapped memory of GPU {} is not exported as a dmabuf", owner.data());
 }
 
 /// An allocation, its addresses, and the mapping between them.
@@ -121,7 +121,7 @@ void LentMemory::Free::operator()(Mapping* mapping) const {
 
 Result<LentMemory> LentMemory::create(int owner, int user, uint64_t bytes) {
   if (!driver().are_all_there()) {
-    return Status(Code::kUnsupported, "the driver maps no memory of one GPU for another; set net.pxn to off");
+    return Status(Code::kUnsupported, "the driver maps no memory of one GPU for a different GPU");
   }
   const DeviceScope scope(user);
   const CaptureScope capture;
