@@ -151,8 +151,9 @@ Result<std::vector<Rule>> read_rules(const Node& list) {
   return rules;
 }
 
-bool matches_device(const Rule& rule, bool on_gpu) {
-  return rule.device.empty() || (rule.device == "cuda") == on_gpu;
+bool matches_ranks(const Rule& rule, uint32_t ranks, uint32_t nodes, bool on_gpu) {
+  return rule.ranks.value_or(ranks) == ranks && rule.nodes.value_or(nodes) == nodes &&
+         (rule.device.empty() || (rule.device == "cuda") == on_gpu);
 }
 
 bool matches_all(const Rule& rule) {

@@ -46,8 +46,8 @@ struct Rule {
   std::string network_place;
 };
 
-/// Whether a rule matches calls of ranks on this device: GPUs, or else the host.
-bool matches_device(const Rule& rule, bool on_gpu);
+/// Whether a rule matches calls of a communicator of so many ranks on so many hosts. `on_gpu`: its device is cuda.
+bool matches_ranks(const Rule& rule, uint32_t ranks, uint32_t nodes, bool on_gpu);
 /// Whether a rule matches every call.
 bool matches_all(const Rule& rule);
 /// Whether a rule leaves no candidate for a call that it matches, where ranks use this network.

@@ -268,10 +268,8 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
     if (rule.collective.value_or(question.collective) != question.collective) continue;
     if (rule.data_type.value_or(question.type) != question.type) continue;
     if (bytes < rule.min_size || bytes > rule.max_size) continue;
-    if (rule.ranks.value_or(choices_.ranks) != choices_.ranks || rule.nodes.value_or(choices_.nodes) != choices_.nodes)
-      continue;
+    if (!config::matches_ranks(rule, choices_.ranks, choices_.nodes, choices_.on_gpu)) continue;
     if (!rule.link.empty() && !has_link(rule.link)) continue;
-    if (!config::matches_device(rule, choices_.on_gpu)) continue;
     const bool chooses_files = !rule.forbids && config::names_plan_files(rule.algorithm);
     if (chooses_files && !names_meant_file(rule.algorithm, question)) continue;
     return &rule;

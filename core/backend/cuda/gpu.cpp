@@ -133,13 +133,7 @@ class CudaGpu : public Gpu {
 
   Status set_detours(std::span<const Detour> detours) override {
     if (!has_networks() || options_.pxn == Use::kOff || (detours.empty() && all_p2p_)) return {};
-    const bool must = options_.pxn == Use::kOn;
-    const std::string text = why_no_detours();
-    if (!text.empty()) {
-      if (must) return {Code::kUnsupported, "net.pxn is on, but " + text + "; set net.pxn to auto"};
-      log::info("no message passes through a second GPU: {}", text);
-      return {};
-    }
+    if (const std::string why_not = why_no_detours(); !why_not.empty()) return do_without("a second GPU", why_not);
     std::map<std::string, std::shared_ptr<transport::Heap>> lenders;  // by PCI address; null: it lends nothing
     for (const Detour& detour : detours) {
       const auto [lender, is_new] = lenders.try_emplace(detour.gpu);
@@ -148,7 +142,7 @@ class CudaGpu : public Gpu {
       }
       if (lender->second == nullptr) continue;
       log::info("messages by port {} may pass through memory of GPU {}", name_of_port(detour.port), detour.gpu);
-      links_->lend(detour.port, lender->second, must);
+      links_->lend(detour.port, lender->second, options_.pxn == Use::kOn);
     }
     return {};
   }
@@ -308,6 +302,15 @@ class CudaGpu : public Gpu {
                        nets().front()->options().name);
   }
 
+  /// Fails if net.pxn is on. Otherwise the log says that no message passes through `lender`.
+  Status do_without(const std::string& lender, const std::string& why) const {
+    if (options_.pxn == Use::kOn) {
+      return {Code::kUnsupported, fmt::format("net.pxn is on, but {}; set net.pxn to auto", why)};
+    }
+    log::info("no message passes through {}: {}", lender, why);
+    return {};
+  }
+
   /// Memory of the GPU at a PCI address, for this rank's GPU. Null, with a line in the log: the GPU lends none.
   Result<std::shared_ptr<transport::Heap>> borrow_from(const std::string& gpu) const {
     cuda::PciAddress address{};
@@ -318,10 +321,7 @@ class CudaGpu : public Gpu {
       TUTTI_ASSIGN(const int owner, cuda::device_at(address));
       return std::shared_ptr<transport::Heap>(std::make_shared<transport::LentHeap>(owner, device_, dmabuf));
     }
-    if (options_.pxn == Use::kOn) {
-      return Status(Code::kUnsupported, "net.pxn is on, but " + why_not + "; set net.pxn to auto");
-    }
-    log::info("no message passes through GPU {}: {}", gpu, why_not);
+    TUTTI_TRY(do_without("GPU " + gpu, why_not));
     return std::shared_ptr<transport::Heap>();
   }
 

@@ -59,18 +59,22 @@ Status check_data_of(const config::Config& config) {
                                      config.origin("check.data"))};
 }
 
+/// The setting that keeps slots of networks in memory of the host; null: none.
+const char* host_memory_setting(const config::Config& config) {
+  for (const char* const setting : {"net.failover", "check.data"}) {
+    if (config.boolean(setting)) return setting;
+  }
+  return config.text("net.direct") == "off" ? "net.direct" : nullptr;
+}
+
 /// Refuses a setting that demands slots in memory of GPUs, beside a setting that keeps slots in memory of the host.
 Status check_memory_of_gpus(const config::Config& config, const char* wanted) {
   if (config.text("device") != "cuda" || config.text(wanted) != "on") return {};
-  const auto conflict = [&](const char* setting) {
-    return Status(Code::kConfig, fmt::format("{} is on ({}), but with {} ({}) networks move memory of the host alone; "
-                                             "set {} to auto",
-                                             wanted, config.origin(wanted), setting, config.origin(setting), wanted));
-  };
-  for (const char* const setting : {"net.failover", "check.data"}) {
-    if (config.boolean(setting)) return conflict(setting);
-  }
-  return config.text("net.direct") == "off" ? conflict("net.direct") : Status();
+  const char* const setting = host_memory_setting(config);
+  if (setting == nullptr) return {};
+  return {Code::kConfig, fmt::format("{} is on ({}), but with {} ({}) networks move memory of the host alone; "
+                                     "set {} to auto",
+                                     wanted, config.origin(wanted), setting, config.origin(setting), wanted)};
 }
 
 }  // namespace
@@ -88,8 +92,7 @@ Status check_network_settings(const config::Config& config) {
 }
 
 bool uses_second_gpus(const config::Config& config) {
-  return config.text("net.pxn") != "off" && config.text("net.direct") != "off" && !config.boolean("net.failover") &&
-         !config.boolean("check.data");
+  return config.text("net.pxn") != "off" && host_memory_setting(config) == nullptr;
 }
 
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network, size_t ports) {

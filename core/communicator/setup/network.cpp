@@ -121,9 +121,7 @@ class Candidates {
   Status use_needed() {
     bool always_ruled = false;
     for (const config::Rule& rule : rules_) {
-      if (rule.ranks.value_or(wishes_.ranks) != wishes_.ranks || rule.nodes.value_or(wishes_.nodes) != wishes_.nodes)
-        continue;
-      if (!config::matches_device(rule, wishes_.on_gpu)) continue;
+      if (!config::matches_ranks(rule, wishes_.ranks, wishes_.nodes, wishes_.on_gpu)) continue;
       TUTTI_TRY(use_first(&rule));
       always_ruled = config::matches_all(rule);
       if (always_ruled) break;

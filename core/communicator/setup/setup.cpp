@@ -467,8 +467,10 @@ class Setup {
     communicator::MachineFacts mine;
     if (is_first_of_node()) {
       mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_, part_of_machine());
-      if (net_ != nullptr) mine.ports = communicator::ports_of(*system_, net_->fastest_devices());
-      if (net_ != nullptr) mine.detours = communicator::detours_of(*system_);
+      if (net_ != nullptr) {
+        mine.ports = communicator::ports_of(*system_, net_->fastest_devices());
+        mine.detours = communicator::detours_of(*system_);
+      }
     }
     const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes, deadline_));

@@ -11,32 +11,25 @@
 namespace tutti::cuda {
 namespace {
 
-/// Null: the driver has no function of that name.
-struct MemoryFunctions {
+/// The functions of the driver that make and map memory.
+struct Driver : MappingFunctions {
   decltype(&cuDeviceGetAttribute) attribute = driver_function<decltype(attribute)>("cuDeviceGetAttribute");
   decltype(&cuMemGetAllocationGranularity) unit = driver_function<decltype(unit)>("cuMemGetAllocationGranularity");
   decltype(&cuMemCreate) create = driver_function<decltype(create)>("cuMemCreate");
-  decltype(&cuMemRelease) release = driver_function<decltype(release)>("cuMemRelease");
-  decltype(&cuMemAddressReserve) reserve = driver_function<decltype(reserve)>("cuMemAddressReserve");
-  decltype(&cuMemAddressFree) free_address = driver_function<decltype(free_address)>("cuMemAddressFree");
-  decltype(&cuMemMap) map = driver_function<decltype(map)>("cuMemMap");
-  decltype(&cuMemUnmap) unmap = driver_function<decltype(unmap)>("cuMemUnmap");
-  decltype(&cuMemSetAccess) set_access = driver_function<decltype(set_access)>("cuMemSetAccess");
 
-  bool are_all_there() const {
-    return attribute != nullptr && unit != nullptr && create != nullptr && release != nullptr && reserve != nullptr &&
-           free_address != nullptr && map != nullptr && unmap != nullptr && set_access != nullptr;
+  bool is_whole() const {
+    return MappingFunctions::is_whole() && attribute != nullptr && unit != nullptr && create != nullptr;
   }
 };
 
-const MemoryFunctions& driver() {
-  static const MemoryFunctions functions;
+const Driver& driver() {
+  static const Driver functions;
   return functions;
 }
 
 bool has(CUdevice_attribute attribute, int device) {
   int yes = 0;
-  return driver().are_all_there() && driver().attribute(&yes, attribute, device) == CUDA_SUCCESS && yes != 0;
+  return driver().is_whole() && driver().attribute(&yes, attribute, device) == CUDA_SUCCESS && yes != 0;
 }
 
 Status check(CUresult result, const char* call, int owner) {
@@ -75,7 +68,7 @@ class LentMemory::Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
     if (is_mapped_) driver().unmap(address_, bytes_);
-    if (address_ != 0) driver().free_address(address_, bytes_);
+    if (address_ != 0) driver().free(address_, bytes_);
     if (has_memory_) driver().release(memory_);
   }
 
@@ -85,7 +78,7 @@ class LentMemory::Mapping {
     kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, owner_};
     kind.allocFlags.gpuDirectRDMACapable = 1;
     size_t unit = 0;
-    const MemoryFunctions& cuda = driver();
+    const Driver& cuda = driver();
     TUTTI_TRY(
         check(cuda.unit(&unit, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity", owner_));
     bytes_ = (bytes + unit - 1) / unit * unit;
@@ -98,8 +91,7 @@ class LentMemory::Mapping {
       return CUmemAccessDesc{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     };
     const std::array access{access_of(user), access_of(owner_)};
-    const size_t count = user == owner_ ? 1 : 2;
-    TUTTI_TRY(check(cuda.set_access(address_, bytes_, access.data(), count), "cuMemSetAccess", owner_));
+    TUTTI_TRY(check(cuda.set_access(address_, bytes_, access.data(), access.size()), "cuMemSetAccess", owner_));
     return clear(data(), bytes_, user);
   }
 
@@ -115,18 +107,14 @@ class LentMemory::Mapping {
   bool is_mapped_ = false;
 };
 
-void LentMemory::Free::operator()(Mapping* mapping) const {
-  delete mapping;
-}
-
 Result<LentMemory> LentMemory::create(int owner, int user, uint64_t bytes) {
-  if (!driver().are_all_there()) {
+  if (!driver().is_whole()) {
     return Status(Code::kUnsupported, "the driver maps no memory of one GPU for a different GPU");
   }
   const DeviceScope scope(user);
   const CaptureScope capture;
   LentMemory memory;
-  memory.mapping_.reset(new Mapping(owner));
+  memory.mapping_ = std::make_shared<Mapping>(owner);
   TUTTI_TRY(memory.mapping_->make(user, bytes));
   return memory;
 }

@@ -15,8 +15,8 @@ namespace tutti::cuda {
 /// to be exported as a dmabuf; otherwise devices are to access it by its address.
 Result<std::string> why_not_lent(const PciAddress& owner, int user, bool dmabuf);
 
-/// Memory of one GPU for a second GPU; zero at first. The process gets no context on the owner. Neither allocation nor
-/// release waits for kernels.
+/// Memory of one GPU for a different GPU; zero at first. Given back with the last copy of this object. The process gets
+/// no context on the owner. Neither allocation nor release waits for kernels.
 class LentMemory {
  public:
   LentMemory() = default;
@@ -29,10 +29,7 @@ class LentMemory {
 
  private:
   class Mapping;
-  struct Free {
-    void operator()(Mapping* mapping) const;
-  };
-  std::unique_ptr<Mapping, Free> mapping_;
+  std::shared_ptr<Mapping> mapping_;
 };
 
 }  // namespace tutti::cuda

@@ -12,22 +12,15 @@ namespace {
 
 constexpr size_t kMostSegments = 64;  // all ranks' are open files in every process, for a moment
 
-/// The functions of the driver that make and share pieces.
-struct Driver {
+/// The functions of the driver that map and share pieces.
+struct Driver : MappingFunctions {
   decltype(&cuMemGetAddressRange) range = driver_function<decltype(range)>("cuMemGetAddressRange");
   decltype(&cuMemRetainAllocationHandle) retain = driver_function<decltype(retain)>("cuMemRetainAllocationHandle");
-  decltype(&cuMemRelease) release = driver_function<decltype(release)>("cuMemRelease");
   decltype(&cuMemExportToShareableHandle) give = driver_function<decltype(give)>("cuMemExportToShareableHandle");
   decltype(&cuMemImportFromShareableHandle) take = driver_function<decltype(take)>("cuMemImportFromShareableHandle");
-  decltype(&cuMemAddressReserve) reserve = driver_function<decltype(reserve)>("cuMemAddressReserve");
-  decltype(&cuMemAddressFree) free = driver_function<decltype(free)>("cuMemAddressFree");
-  decltype(&cuMemMap) map = driver_function<decltype(map)>("cuMemMap");
-  decltype(&cuMemUnmap) unmap = driver_function<decltype(unmap)>("cuMemUnmap");
-  decltype(&cuMemSetAccess) set_access = driver_function<decltype(set_access)>("cuMemSetAccess");
 
   bool is_whole() const {
-    return range != nullptr && retain != nullptr && release != nullptr && give != nullptr && take != nullptr &&
-           reserve != nullptr && free != nullptr && map != nullptr && unmap != nullptr && set_access != nullptr;
+    return MappingFunctions::is_whole() && range != nullptr && retain != nullptr && give != nullptr && take != nullptr;
   }
   static Result<const Driver*> get() {
     static const Driver driver;
