@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of communicators with many ranks: time, memory, descriptors. The ranks are threads of a few processes of
 // this machine. For each number of ranks, the program prints a row of a table. Variables TUTTI_* set the configuration.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +16,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +34,8 @@ struct Arguments {
   std::vector<int> ranks{4, 16, 64, 256, 1024};
   int processes = 4;
   int hosts = 1;
+  std::vector<std::string> namespaces;
+  std::string interface = "=lo";
 };
 
 /// Memory that all processes of a job share.
@@ -41,6 +47,7 @@ struct Shared {
     double called_s;   ///< the time from then until the first call of all ranks has ended
     long memory_kib;
     int descriptors;
+    uint64_t sent_bytes;  ///< over all devices of the host but the loopback, until the last communicator exists
     bool failed;
   };
   std::array<Process, kMostProcesses> processes;
@@ -77,11 +84,37 @@ int open_descriptors() {
   return static_cast<int>(std::distance(begin(all), end(all)));
 }
 
+/// The calling thread and its later threads use the network of a namespace that `ip netns` made.
+bool enter(const std::string& name) {
+  const int file = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  const bool entered = file >= 0 && setns(file, CLONE_NEWNET) == 0;
+  if (!entered) fmt::print(stderr, "start_up: cannot enter the network namespace {}: {}\n", name, std::strerror(errno));
+  if (file >= 0) close(file);
+  return entered;
+}
+
+/// Bytes that the devices of the calling thread's network have sent, without the loopback.
+uint64_t sent_bytes() {
+  std::ifstream table("/proc/thread-self/net/dev");
+  std::string line;
+  uint64_t sum = 0;
+  while (std::getline(table, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || line.substr(0, colon).ends_with(" lo")) continue;
+    std::istringstream numbers(line.substr(colon + 1));
+    std::array<uint64_t, 9> columns{};  // eight of reception, then the bytes sent
+    for (uint64_t& column : columns) numbers >> column;
+    sum += columns.back();
+  }
+  return sum;
+}
+
 /// The ranks `first` to `first + count - 1` of a job.
 bool run_ranks(const Arguments& arguments, Shared& shared, int size, int first, int count, Shared::Process& mine) {
   std::vector<std::optional<tutti::Communicator>> ranks(static_cast<size_t>(count));
   const auto id = tutti::UniqueId::from_string(shared.id.data());
   if (!id.ok()) return false;
+  const uint64_t sent_before = sent_bytes();
   const auto start = Clock::now();
   const bool created = in_threads(count, [&](int i) -> tutti::Status {
     const int rank = first + i;
@@ -99,6 +132,7 @@ bool run_ranks(const Arguments& arguments, Shared& shared, int size, int first, 
   mine.memory_kib = usage.ru_maxrss;
   mine.descriptors = open_descriptors();
   pthread_barrier_wait(&shared.barrier);
+  mine.sent_bytes = sent_bytes() - sent_before;
   if (!created) return false;
   const auto call = Clock::now();
   const bool called = in_threads(count, [&](int i) { return add_numbers(*ranks[static_cast<size_t>(i)]); });
@@ -112,8 +146,11 @@ bool run_ranks(const Arguments& arguments, Shared& shared, int size, int first, 
 /// One process of a job. The first process makes the id.
 bool run_process(const Arguments& arguments, Shared& shared, int size, int index) {
   std::optional<tutti::UniqueId> id;
-  if (index == 0) {
-    auto made = tutti::UniqueId::create("=lo");
+  const auto& namespaces = arguments.namespaces;
+  const size_t place = static_cast<size_t>(index) * namespaces.size() / static_cast<size_t>(arguments.processes);
+  const bool placed = namespaces.empty() || enter(namespaces[place]);
+  if (placed && index == 0) {
+    auto made = tutti::UniqueId::create(arguments.interface);
     if (made.ok()) {
       id = *made;
       std::strncpy(shared.id.data(), made->to_string().c_str(), shared.id.size() - 1);
@@ -165,8 +202,11 @@ bool run_job(const Arguments& arguments, int size) {
     descriptors += process.descriptors;
   }
   if (good) {
-    fmt::print("| {} | {:.2f} | {:.2f} | {:.1f} | {:.1f} |\n", size, created_s, called_s,
+    fmt::print("| {} | {:.2f} | {:.2f} | {:.1f} | {:.1f} |", size, created_s, called_s,
                static_cast<double>(memory_kib) / 1024 / size, static_cast<double>(descriptors) / size);
+    if (!arguments.namespaces.empty())
+      fmt::print(" {:.1f} |", static_cast<double>(shared->processes[0].sent_bytes) / (1 << 20));
+    fmt::print("\n");
     std::fflush(stdout);
   }
   munmap(shared, sizeof *shared);
@@ -182,10 +222,16 @@ int main(int argc, char** argv) {
   app.add_option("--processes", arguments.processes, "Processes of a job (default 4)")
       ->check(CLI::Range(1, kMostProcesses));
   app.add_option("--hosts", arguments.hosts, "Pretend that the ranks run on so many hosts (default 1)");
+  app.add_option("--netns", arguments.namespaces,
+                 "Network namespaces (ip netns) of the hosts; the table then shows what the first host sends");
+  app.add_option("--interface", arguments.interface, "Where the ranks meet (default =lo)");
   CLI11_PARSE(app, argc, argv);
+  const bool many = !arguments.namespaces.empty();
+  if (many) arguments.hosts = static_cast<int>(arguments.namespaces.size());
   fmt::print(
-      "| ranks | all communicators exist after s | first all_reduce s | memory MiB a rank | descriptors a rank |\n");
-  fmt::print("|---:|---:|---:|---:|---:|\n");
+      "| ranks | all communicators exist after s | first all_reduce s | memory MiB a rank | descriptors a rank |{}\n",
+      many ? " sent by the first host MiB |" : "");
+  fmt::print("|---:|---:|---:|---:|---:|{}\n", many ? "---:|" : "");
   bool good = true;
   for (const int size : arguments.ranks) good = run_job(arguments, size) && good;
   return good ? 0 : 1;

@@ -55,6 +55,27 @@ Result<std::shared_ptr<Acceptor>> Acceptor::at(Poller& poller, const base::Socke
   return acceptor;
 }
 
+Result<base::SocketAddress> Acceptor::serve(Poller& poller, const base::SocketAddress& address,
+                                            const std::function<Status(std::shared_ptr<Acceptor>)>& use) {
+  bool shares = false;
+  poller.run([&] { shares = exists_at(poller, address); });
+  base::Fd listener;
+  if (!shares) {
+    TUTTI_ASSIGN(listener, base::listen_on(address));
+  }
+  Result<base::SocketAddress> served = base::SocketAddress();
+  poller.run([&] {
+    auto acceptor = at(poller, address, std::move(listener));
+    Status used = acceptor.status();
+    if (acceptor.ok()) {
+      served = (*acceptor)->address();
+      used = use(*std::move(acceptor));
+    }
+    if (!used.ok()) served = used;
+  });
+  return served;
+}
+
 Acceptor::Acceptor(Poller& poller, base::Fd listener, base::Milliseconds hello_limit)
     : poller_(poller), listener_(std::move(listener)), hello_limit_(hello_limit) {
   poller_.watch(listener_.get(), EPOLLIN, [this] { take_guests(); });

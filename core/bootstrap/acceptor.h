@@ -40,6 +40,10 @@ class Acceptor {
   /// The acceptor on `listener`, which listens on the address; an invalid listener: it listens here. With port 0 it is
   /// the one acceptor of this process on any free port of that address.
   static Result<std::shared_ptr<Acceptor>> at(Poller& poller, const base::SocketAddress& address, base::Fd listener);
+  /// Calls `use` with the acceptor at the address, and returns the acceptor's address. Any thread: the caller listens,
+  /// because it may be in a different network namespace than the poller's thread, on which `use` runs.
+  static Result<base::SocketAddress> serve(Poller& poller, const base::SocketAddress& address,
+                                           const std::function<Status(std::shared_ptr<Acceptor>)>& use);
   Acceptor(Poller& poller, base::Fd listener, base::Milliseconds hello_limit = kHelloLimit);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;

@@ -24,6 +24,15 @@
 
 namespace tutti::bootstrap {
 
+/// The host and the interfaces of a rank.
+struct Site {
+  /// Interfaces on which the rank takes connections of other ranks, as for UniqueId::create(). Empty: at the address
+  /// from which the rank reaches the hub.
+  std::string interfaces = {};
+  /// Name of the rank's host, which ranks may pretend. Empty: the kernel's host name.
+  std::string host = {};
+};
+
 /// One rank of the group of a UniqueId. A process may have many ranks, of one group or of several.
 ///
 /// all_gather(), barrier() and broadcast() are collective: every rank makes the same calls in the same order, from one
@@ -60,12 +69,12 @@ class Bootstrap {
   /// never came), kInvalidArgument (a rank outside 0..rank_count-1, or there twice), kMismatch (different rank_count),
   /// kVersionMismatch, kRemote (a rank died, the hub is gone or has another secret).
   ///
-  /// If the ranks live in several processes, one rank starts a standby hub and all others join it, too. `interfaces`
-  /// says where, as for UniqueId::create(). Empty: at the address from which the rank reaches the hub. If a rank cannot
-  /// reach the standby, all go on without one, and rank 0 warns.
+  /// If the ranks live in several processes, one rank starts a standby hub and all others join it, too. If a rank
+  /// cannot reach the standby, all go on without one, and rank 0 warns. In groups of several hosts and at least
+  /// kLeastRanksOfTree ranks, ranks pass long results on to each other (result_tree.h). If a rank cannot reach its
+  /// parent there, the hub sends it the results, and the hub's process warns once.
   static Result<std::unique_ptr<Bootstrap>> join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
-                                                 base::Milliseconds peer_loss = kPeerLoss,
-                                                 const std::string& interfaces = {});
+                                                 base::Milliseconds peer_loss = kPeerLoss, const Site& site = {});
   /// Leaves.
   ~Bootstrap();
   Bootstrap(const Bootstrap&) = delete;

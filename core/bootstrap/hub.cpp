@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "bootstrap/process.h"
 #include "bootstrap/rank_list.h"
 #include "log/log.h"
@@ -18,6 +20,9 @@ constexpr base::Milliseconds kStandbyPatience(2000);
 constexpr base::Milliseconds kEndingPause(100);
 /// The death of a process is known to both hubs within this time. After it a lost connection is the failure.
 constexpr base::Milliseconds kVerdictPause(2000);
+/// When a rank may lack a result that other ranks have: its parent is stopped, or it is busy. At most half of the
+/// time-out of a call, so that a deadline names only the ranks that are stopped.
+constexpr base::Milliseconds kPatienceWithParents(5000);
 constexpr size_t kMostBytesAhead = size_t{8} << 20;
 
 RankProcess this_process() {
@@ -47,29 +52,15 @@ Result<base::SocketAddress> Hub::serve_in_reserve(Poller& poller, const base::So
   });
 }
 
-/// The caller's thread listens, because it may be in a different network namespace than the poller's thread.
 Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                           const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
-  bool shares = false;
-  poller.run([&] { shares = Acceptor::exists_at(poller, address); });
-  base::Fd listener;
-  if (!shares) {
-    TUTTI_ASSIGN(listener, base::listen_on(address));
-  }
-  Result<base::SocketAddress> served = base::SocketAddress();
-  poller.run([&] { served = start_with(poller, address, std::move(listener), secret, prepare); });
-  return served;
-}
-
-Result<base::SocketAddress> Hub::start_with(Poller& poller, const base::SocketAddress& address, base::Fd listener,
-                                            const Secret& secret,
-                                            const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
-  TUTTI_ASSIGN(const std::shared_ptr<Acceptor> acceptor, Acceptor::at(poller, address, std::move(listener)));
-  const auto hub = std::make_shared<Hub>(poller, acceptor, secret);
-  prepare(hub);
-  TUTTI_TRY(hub->open());
-  poller.own(hub);
-  return acceptor->address();
+  return Acceptor::serve(poller, address, [&](std::shared_ptr<Acceptor> acceptor) -> Status {
+    const auto hub = std::make_shared<Hub>(poller, std::move(acceptor), secret);
+    prepare(hub);
+    TUTTI_TRY(hub->open());
+    poller.own(hub);
+    return {};
+  });
 }
 
 Hub::Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret)
@@ -105,7 +96,7 @@ void Hub::stand_by(const Lineup& lineup, int rank_count) {
 
 Hub::~Hub() {
   if (acceptor_) acceptor_->close_for(tag_);
-  for (const Poller::Timer& timer : {wait_, closing_, endings_}) poller_.cancel(timer);
+  for (const Poller::Timer& timer : {wait_, closing_, endings_, overdue_results_}) poller_.cancel(timer);
   for (const auto& [rank, timer] : verdicts_) poller_.cancel(timer);
   for (const auto& [id, open] : surveys_) poller_.cancel(open.limit);
   tell_all({.kind = Kind::kClosing});
@@ -170,9 +161,17 @@ void Hub::start() {
   round_.emplace(static_cast<int>(members_.size()));
   std::vector<RankProcess> processes;
   for (const Member& joined : members_) processes.push_back(joined.process);
-  lineup_ = line_up(this_process(), processes);
-  const auto payload = std::make_shared<const Bytes>(encode(lineup_));
-  for (Member& joined : members_) joined.link->send({.kind = Kind::kReply, .id = joined.hello_id}, payload);
+  RankProcess own = this_process();
+  const auto neighbour = std::find_if(processes.begin(), processes.end(),
+                                      [&](const RankProcess& rank) { return rank.process == own.process; });
+  if (neighbour != processes.end()) own.host = neighbour->host;  // ranks may pretend a different name
+  lineup_ = line_up(own, processes);
+  roles_ = branch_roles(own.host, processes);
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    Lineup told = lineup_;
+    told.branch = roles_[rank];
+    members_[rank].link->send({.kind = Kind::kReply, .id = members_[rank].hello_id}, encode(told));
+  }
   acceptor_->expect_few_for(tag_);
   close_acceptor(kLingerAfterStart);
 }
@@ -207,6 +206,16 @@ void Hub::receive(int rank, Frame frame) {
     if (header.kind == Kind::kEnding && !member(rank).ending) return take_ending(rank, frame.payload);
     if (header.kind == Kind::kRely) return rely(rank, frame);
     if (header.kind == Kind::kReport) return take_report(rank, frame);
+    if (header.kind == Kind::kBranch && !standby_) return take_branch(rank, std::move(frame));
+    if (header.kind == Kind::kParent && has_parent(rank)) {
+      member(rank).parent_question = header.id;
+      return tell_parent(rank);
+    }
+    if (header.kind == Kind::kAttach && has_parent(rank)) {
+      member(rank).attached = true;
+      return;
+    }
+    if (header.kind == Kind::kDetach && has_parent(rank)) return detach(rank, frame);
   }
   if (header.kind == Kind::kLeave && phase_ != Phase::kJoining) return leave(rank);
   lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
@@ -223,9 +232,14 @@ void Hub::call(int rank, Frame frame) {
 void Hub::add_to_round(int rank, Frame frame) {
   if (!failure_.ok()) return reply(rank, frame.header.id, failure_);
   const uint32_t timeout_ms = frame.header.timeout_ms;
+  const bool first = round_->empty();
   const Status added = round_->add(rank, std::move(frame));
   if (const Status gone = absence(); !gone.ok()) return fail_calls(gone);
   if (!added.ok()) return fail_calls(added);
+  if (first && !standby_) {
+    const base::Milliseconds patience = std::min(kPatienceWithParents, base::Milliseconds(timeout_ms / 2));
+    overdue_results_ = poller_.at(base::time_in(patience), [this] { tell_of_overdue_results(); });
+  }
   limit_wait(timeout_ms);
   check_round();
 }
@@ -244,6 +258,7 @@ void Hub::check_round() {
 /// Goes on with the calls that were heard too early.
 void Hub::end_round() {
   end_wait();
+  poller_.cancel(overdue_results_);
   overdue_ = false;
   round_->clear();
   for (Member& each : members_) each.called_before_ending = false;
@@ -378,11 +393,54 @@ std::string Hub::text_of_loss(int rank, const Loss& loss) const {
                             lost.link->there(), lost.link->here(), to_text(own_process()), loss.text);
 }
 
+/// A rank takes its children, or says why it does not.
+void Hub::take_branch(int rank, Frame frame) {
+  const std::vector<int>& children = roles_[static_cast<size_t>(rank)].children;
+  if (children.empty()) return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
+  member(rank).branch = std::make_shared<const Bytes>(std::move(frame.payload));
+  for (const int child : children) tell_parent(child);
+}
+
+/// Answers the rank's question once its parent has said where it takes children.
+void Hub::tell_parent(int rank) {
+  const auto& branch = member(roles_[static_cast<size_t>(rank)].parent).branch;
+  if (member(rank).parent_question == 0 || !branch || member(rank).state != Member::State::kPresent) return;
+  member(rank).link->send({.kind = Kind::kReply, .id = std::exchange(member(rank).parent_question, 0)}, branch);
+}
+
+/// The rank gets no results from its parent. Without a text, the parent has left or is lost.
+void Hub::detach(int rank, const Frame& frame) {
+  Member& child = member(rank);
+  child.attached = false;
+  if (child.held.header.id == frame.header.id) send_held(rank);
+  child.held = {};  // the rank has every earlier result
+  if (frame.payload.empty() || announced_ || std::exchange(warned_of_branch_, true)) return;
+  const int parent = roles_[static_cast<size_t>(rank)].parent;
+  log::warn(
+      "bootstrap: rank {} ({}) gets no results from rank {} ({}): {}. The hub sends them itself, which takes longer in "
+      "large jobs; check that ranks reach each other (bootstrap.interface, firewalls)",
+      rank, child.process.origin, parent, member(parent).process.origin, to_text(frame.payload));
+}
+
+/// Some ranks have made the next call. A rank that has not may still wait for the last result, because its parent is
+/// stopped.
+void Hub::tell_of_overdue_results() {
+  for (const int rank : ranks_in(Member::State::kPresent)) {
+    const Member& child = member(rank);
+    if (child.attached && child.held.payload && !round_->has(rank))
+      child.link->send({.kind = Kind::kOverdue, .id = child.held.header.id});
+  }
+}
+
+void Hub::send_held(int rank) {
+  if (const Held held = std::exchange(member(rank).held, {}); held.payload)
+    member(rank).link->send(held.header, held.payload);
+}
+
 /// A rank has lost the other hub, or waits for it without an answer.
 void Hub::rely(int rank, const Frame& frame) {
-  Member& asking = member(rank);
-  asking.relies = true;
-  if (const Held held = std::exchange(asking.held, {}); held.payload) asking.link->send(held.header, held.payload);
+  member(rank).relies = true;
+  if (standby_) send_held(rank);
   relied_ = true;
   if (overdue_) {
     waited_too_long();
@@ -482,10 +540,10 @@ void Hub::reply(int rank, uint32_t id, const Status& why) {
 
 void Hub::reply_to_call(int rank, uint32_t id, Code code, std::shared_ptr<const Bytes> payload) {
   const Header header = {.kind = Kind::kReply, .code = static_cast<uint16_t>(code), .id = id};
-  if (!standby_ || member(rank).relies)
-    member(rank).link->send(header, std::move(payload));
-  else
-    member(rank).held = {header, std::move(payload)};
+  Member& caller = member(rank);
+  const bool passed_on = caller.attached && code == Code::kOk && payload->size() >= kLeastBytesForTree;
+  caller.held = {header, std::move(payload)};
+  if (!passed_on && (!standby_ || caller.relies)) send_held(rank);
 }
 
 void Hub::tell_all(const Header& header, std::string_view text) {

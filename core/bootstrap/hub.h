@@ -22,6 +22,9 @@ namespace tutti::bootstrap {
 /// process of a rank, and receives all frames that the primary receives. It holds its replies to calls back, until a
 /// rank relies on it, because the rank has lost the primary.
 ///
+/// In large groups, ranks pass long results on (result_tree.h). The primary then sends a long result to the ranks
+/// without a parent, and holds it for all other ranks, until a rank says that its parent is gone.
+///
 /// All functions but serve() run on the poller's thread.
 class Hub {
  public:
@@ -58,12 +61,9 @@ class Hub {
  private:
   static Result<base::SocketAddress> start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                               const std::function<void(const std::shared_ptr<Hub>&)>& prepare);
-  static Result<base::SocketAddress> start_with(Poller& poller, const base::SocketAddress& address, base::Fd listener,
-                                                const Secret& secret,
-                                                const std::function<void(const std::shared_ptr<Hub>&)>& prepare);
 
   enum class Phase { kJoining, kRunning, kFailed };
-  /// The latest reply to a call that a standby has not sent.
+  /// The latest reply to a call that a standby has not sent, or that the primary has left to the parents.
   struct Held {
     Header header;
     std::shared_ptr<const Bytes> payload;  ///< null if there is none
@@ -76,8 +76,11 @@ class Hub {
     uint32_t hello_id = 0;  ///< id for the answer to its hello
     /// Set once it has announced to leave: its link stays while it still has data to send.
     std::optional<Ending> ending = {};
-    bool relies = false;  ///< it has lost the other hub
-    Held held = {};       ///< held replies of a standby
+    bool relies = false;                       ///< it has lost the other hub
+    std::shared_ptr<const Bytes> branch = {};  ///< its kBranch; null before it
+    uint32_t parent_question = 0;              ///< id of its open kParent; 0: none
+    bool attached = false;                     ///< its parent sends it long results
+    Held held = {};
     /// Calls that a standby has heard before the calls of slower ranks: the primary has answered the earlier ones.
     std::deque<Frame> ahead = {};
     size_t ahead_bytes = 0;
@@ -111,6 +114,13 @@ class Hub {
   void leave(int rank);
   void lose(int rank, const Loss& loss);
   std::string text_of_loss(int rank, const Loss& loss) const;
+  void take_branch(int rank, Frame frame);
+  void tell_parent(int rank);
+  void detach(int rank, const Frame& frame);
+  void tell_of_overdue_results();
+  void send_held(int rank);
+  /// Whether this hub is the primary, and the result tree gives the rank a parent.
+  bool has_parent(int rank) const { return !standby_ && roles_[static_cast<size_t>(rank)].parent >= 0; }
   void rely(int rank, const Frame& frame);
   void take_report(int rank, const Frame& frame);
   void judge_other_hub(int rank, const std::string& text);
@@ -142,19 +152,22 @@ class Hub {
   bool in_reserve_ = false;  ///< it opened for ranks that come much later
   Lineup lineup_;            ///< once all have joined the primary
   Phase phase_ = Phase::kJoining;
-  Status failure_;               ///< why the ranks could not meet, or why calls fail from now on
-  std::vector<Member> members_;  ///< by rank; empty before the first comes
-  std::optional<Round> round_;   ///< there once all have joined
-  bool relied_ = false;          ///< for a standby: a rank has lost the primary, so this hub decides
-  bool overdue_ = false;         ///< for a standby: the open call is too late
-  bool announced_ = false;       ///< the first failure of the group was reported; later failures are not
-  bool other_ended_ = false;     ///< it is noted that the other hub is no more
+  Status failure_;                 ///< why the ranks could not meet, or why calls fail from now on
+  std::vector<Member> members_;    ///< by rank; empty before the first comes
+  std::optional<Round> round_;     ///< there once all have joined
+  bool relied_ = false;            ///< for a standby: a rank has lost the primary, so this hub decides
+  bool overdue_ = false;           ///< for a standby: the open call is too late
+  bool announced_ = false;         ///< the first failure of the group was reported; later failures are not
+  bool other_ended_ = false;       ///< it is noted that the other hub is no more
+  std::vector<BranchRole> roles_;  ///< by rank; for a primary, once all have joined
+  bool warned_of_branch_ = false;  ///< a rank gets no results from its parent; later ranks are not reported
   std::map<uint32_t, OpenSurvey> surveys_;
   uint32_t survey_count_ = 0;
   Poller::Timer wait_{base::kNever, 0};
   base::Milliseconds wait_limit_{};  ///< the time-out of the rank with this deadline
   Poller::Timer closing_{base::kNever, 0};
   Poller::Timer endings_{base::kNever, 0};
+  Poller::Timer overdue_results_{base::kNever, 0};
   std::vector<int> untold_;                ///< ranks whose endings a standby has not passed on
   std::map<int, Poller::Timer> verdicts_;  ///< by the rank that has lost the other hub
 };

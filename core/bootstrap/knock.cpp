@@ -131,14 +131,13 @@ class Visit {
 
 }  // namespace
 
-Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss) {
+Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss, const std::string& host) {
   Hello hello;
   hello.rank = rank;
   hello.rank_count = rank_count;
   hello.pid = static_cast<uint32_t>(::getpid());
   hello.process = process_token();
   hello.peer_loss_ms = static_cast<uint32_t>(std::clamp<int64_t>(peer_loss.count(), 0, UINT32_MAX));
-  const std::string host = host_name();
   std::copy_n(host.begin(), std::min(host.size(), hello.host.size()), hello.host.begin());
   return hello;
 }

@@ -11,6 +11,8 @@
 namespace tutti::bootstrap {
 namespace {
 
+constexpr size_t kParts = 6;
+
 HubProcess process_with(uint64_t process, std::span<const RankProcess> ranks) {
   HubProcess found;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -55,19 +57,25 @@ Lineup line_up(const RankProcess& primary, std::span<const RankProcess> ranks) {
 }
 
 Bytes encode(const Lineup& lineup) {
-  const std::array<Bytes, 4> parts = {to_bytes(lineup.primary.origin), pack_ranks(lineup.primary.ranks),
-                                      to_bytes(lineup.standby.origin), pack_ranks(lineup.standby.ranks)};
+  const std::array<Bytes, kParts> parts = {to_bytes(lineup.primary.origin),    pack_ranks(lineup.primary.ranks),
+                                           to_bytes(lineup.standby.origin),    pack_ranks(lineup.standby.ranks),
+                                           pack_ranks({lineup.branch.parent}), pack_ranks(lineup.branch.children)};
   return pack(parts);
 }
 
 Result<Lineup> decode_lineup(std::span<const std::byte> bytes, int rank_count) {
   TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(bytes));
-  if (parts.size() != 4) return Status(Code::kInternal, "a lineup has 4 parts");
+  if (parts.size() != kParts) return Status(Code::kInternal, fmt::format("a lineup has {} parts", kParts));
   Lineup lineup;
   lineup.primary.origin = to_text(parts[0]);
   lineup.standby.origin = to_text(parts[2]);
   TUTTI_ASSIGN(lineup.primary.ranks, unpack_ranks(parts[1], rank_count));
   TUTTI_ASSIGN(lineup.standby.ranks, unpack_ranks(parts[3], rank_count));
+  TUTTI_ASSIGN(lineup.branch.children, unpack_ranks(parts[5], rank_count));
+  if (parts[4] == pack_ranks({-1})) return lineup;
+  TUTTI_ASSIGN(const std::vector<int> parent, unpack_ranks(parts[4], rank_count));
+  if (parent.size() != 1) return Status(Code::kInternal, "a lineup names one parent");
+  lineup.branch.parent = parent.front();
   return lineup;
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes run the hubs of a group, as every rank learns it when all ranks have joined.
+// Which processes run the hubs of a group, and which ranks pass results on, as a rank learns it when all ranks have
+// joined.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bootstrap/process.h"
+#include "bootstrap/result_tree.h"
 #include "bootstrap/wire.h"
 
 namespace tutti::bootstrap {
@@ -23,14 +25,8 @@ std::string to_text(const HubProcess& process);
 struct Lineup {
   HubProcess primary;  ///< made the unique id
   HubProcess standby;  ///< without ranks if there is none
+  BranchRole branch;   ///< the place of the rank that gets this lineup
   int standby_rank() const { return standby.ranks.empty() ? -1 : standby.ranks.front(); }
-};
-
-/// The process of a rank.
-struct RankProcess {
-  std::string host;
-  std::string origin;
-  uint64_t process = 0;
 };
 
 /// Chooses the standby: a process other than the process of the primary. It is on a different host if there are several

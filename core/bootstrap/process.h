@@ -9,6 +9,14 @@ namespace tutti::bootstrap {
 
 /// A random number of this process. Names and process ids repeat among containers; this number does not.
 uint64_t process_token();
+
+/// The process of a rank.
+struct RankProcess {
+  std::string host;
+  std::string origin;
+  uint64_t process = 0;
+};
+
 std::string host_name();
 /// "node7 pid 42"
 std::string origin_of(const std::string& host, uint32_t pid);

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Bootstrap>> Reunion::meet(std::span<const int> members, b
   const auto position = std::find(members.begin(), members.end(), rank_) - members.begin();
   const UniqueId place = std::exchange(place_of(*host), UniqueId());
   auto joined = Bootstrap::join(place, static_cast<int>(position), static_cast<int>(members.size()), deadline,
-                                peer_loss, interfaces_);
+                                peer_loss, {interfaces_, {}});
   if (!joined.ok()) return joined.status().with_context(fmt::format("at the place of rank {}", *host));
   return joined;
 }

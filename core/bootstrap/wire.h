@@ -12,11 +12,17 @@
 //   kLeave
 //   kRely    code: Rely; text
 //   kReport  as a kFailure of the other hub
+//   kBranch  where it takes children      parent → rank
+//   kParent  id; answered by a kReply     kResult    id: number of the call; packed result
+//   kAttach                                hub → rank
+//   kDetach  id of the open call; text    kOverdue   id: the call whose result the parent should have sent
 //
 // The contributions to the calls of the group are sealed (seal.h); the hub passes them on as they are.
 //
 // A hello is answered by a kWelcome. When all ranks have joined, the hub of the unique id sends a kReply with the
-// lineup (lineup.h), too.
+// lineup (lineup.h), too. A kParent is answered when the parent of the rank has sent its kBranch. After its kAttach, a
+// rank gets long results from its parent (branch.h). After a kDetach, it gets them from the hub again, and the result
+// of the open call at once. A rank that still waits for an overdue result detaches.
 #pragma once
 
 #include <array>
@@ -39,7 +45,7 @@ using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
 /// Raised whenever frames change their meaning. Header, Challenge, and Hello up to its proof stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 4;
+inline constexpr uint32_t kWireVersion = 5;
 /// The first version with proofs. Earlier hellos carry the secret where there is a nonce now.
 inline constexpr uint32_t kFirstVersionWithProofs = 3;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
@@ -55,6 +61,10 @@ enum class Kind : uint16_t {
   kEnding,
   kRely,
   kReport,
+  kBranch,
+  kParent,
+  kAttach,
+  kDetach,
   kReply = 65,
   kFailure,
   kAsk,
@@ -62,6 +72,8 @@ enum class Kind : uint16_t {
   kDeparture,
   kChallenge,
   kWelcome,
+  kResult,
+  kOverdue,
 };
 
 /// Why a rank asks this hub for the replies that the other hub owes it.

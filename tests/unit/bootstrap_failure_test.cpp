@@ -86,7 +86,7 @@ TEST(Joining, NamesDifferentVersions) {
   older.say({.kind = Kind::kHello}, old);
   const Status status = Bootstrap::join(id, 0, 2, soon()).status();
   EXPECT_EQ(status.code(), Code::kVersionMismatch);
-  EXPECT_THAT(text_of(status), HasSubstr("rank 1 speaks bootstrap version 2, the hub version 4"));
+  EXPECT_THAT(text_of(status), HasSubstr("rank 1 speaks bootstrap version 2, the hub version 5"));
   EXPECT_EQ(older.hear().header.kind, Kind::kChallenge);
   EXPECT_THAT(to_text(older.hear().payload), HasSubstr("rank 1 speaks bootstrap version 2"));
 }

@@ -96,8 +96,9 @@ class Setup {
 
   Status meet() {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
-    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
-                                                               config_.joined("bootstrap.interface")));
+    TUTTI_ASSIGN(state_.bootstrap_,
+                 bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
+                                            {config_.joined("bootstrap.interface"), config_.text("host")}));
     auto* state = &state_;
     start_watch();
     state_.bootstrap_->set_callbacks(
