@@ -13,6 +13,7 @@
 #   failover  calls between two pretended hosts over TCP while connections break; then calls without fail-over, with
 #            net.failover and with check.data in turn, and the medians of three rounds
 #   networks  several networks in one communicator
+#   hosts    four ranks on two pretended hosts that share the GPUs, over TCP on the loopback: median time by algorithm
 #   pxn      messages that pass through memory of a second GPU: scripts/gpu_pxn.py; needs two GPUs
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
@@ -167,6 +168,19 @@ failover() {
     ++count == 2 { print }'
   return "$code"
 }
+hosts() {
+  local collective algorithm code
+  for collective in all_reduce all_gather reduce_scatter broadcast all_to_all; do
+    echo "== $collective: size in bytes, then the median in us of each algorithm"
+    for algorithm in auto direct ring tree hier; do
+      code=0
+      timeout 60 "$build/bin/tutti" bench "$collective" -n 4 --threads --device cuda --hosts a,b --set network=socket \
+        --set "algorithm=$algorithm" --min 128 --max 8M --factor 16 --in-place no >"$out/hosts.log" 2>&1 || code=1
+      ((code == 0)) || { echo "$algorithm: $(tail -n 1 "$out/hosts.log" | cut -c 1-160)"; continue; }
+      echo "$algorithm: $(awk '/^ +[0-9]/ { printf "%s %s  ", $1, $6 }' "$out/hosts.log")"
+    done
+  done
+}
 networks() {
   local plugin code=0 mocks=tests/networks
   for plugin in examples/tutti-net-unix_stream $mocks/tutti-net-device $mocks/tutti-net-device_flushed; do
@@ -187,7 +201,8 @@ for step in "$@"; do
   case $step in
     build) build_all || { echo "FAILED: build"; exit 1; } ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | networks | pxn | protocols | failover | kit | versions) "$step" ;;
+    tune | compare | blocks | start | network | networks | hosts) "$step" ;;
+    pxn | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

@@ -83,7 +83,7 @@ void Branch::attach(base::Fd socket) {
   parent_ = Link::open(
       poller_, std::move(socket), kMaxPayloadBytes,
       {.received = [this](Frame frame) { hear_parent(std::move(frame)); },
-       .closed = [this](const Loss& loss) { detach(loss.kind == Loss::Kind::kNonsense ? loss.text : std::string()); }});
+       .closed = [this](const Loss& loss) { detach(loss.kind == Loss::Kind::kEnded ? std::string() : loss.text); }});
 }
 
 bool Branch::attach_here(const Secret& secret) {
@@ -106,7 +106,8 @@ void Branch::detach(const std::string& why) {
 }
 
 void Branch::hear_parent(Frame frame) {
-  if (frame.header.kind == Kind::kResult && frame.header.code == 0) return events_.received(std::move(frame));
+  const bool is_result = frame.header.kind == Kind::kResult && frame.header.code == 0;
+  if (is_result && frame.payload.size() >= kLeastBytesForTree) return events_.received(std::move(frame));
   detach(frame.header.kind == Kind::kReply ? to_text(frame.payload) : "it sent what no parent sends");
 }
 

@@ -13,7 +13,8 @@
 namespace tutti::bootstrap {
 
 /// A rank's place in the result tree. No result is lost with a parent: the primary keeps the latest result, and sends
-/// it to a rank whose parent is gone. Results are sealed, so a parent cannot change them unseen.
+/// it to a rank whose parent is gone. The parts of the calls of Bootstrap are sealed, so a parent cannot change them
+/// unseen.
 ///
 /// Everything here runs on the poller's thread.
 class Branch : public std::enable_shared_from_this<Branch> {
@@ -21,8 +22,8 @@ class Branch : public std::enable_shared_from_this<Branch> {
   struct Events {
     /// A kResult of the parent.
     std::function<void(Frame)> received;
-    /// The parent sends no more results. The text is empty if the connection ended without a fault of the parent's
-    /// frames: the hubs tell why a process ended.
+    /// The parent sends no more results. The text is empty if the parent closed the connection: the hubs tell why a
+    /// process ended.
     std::function<void(const std::string& why)> detached;
   };
   struct Options {

@@ -123,7 +123,11 @@ void Bootstrap::Client::tell_primary(const Header& header, Bytes bytes) {
 }
 
 void Bootstrap::Client::detached(const std::string& why) {
-  tell_primary({.kind = Kind::kDetach, .id = open_call().id}, to_bytes(why));
+  // The id is read when the frame is sent: a call may open in between.
+  post([this, why] {
+    if (const HubEnd& hub = hubs_[kPrimary]; hub.serves())
+      hub.link->send({.kind = Kind::kDetach, .id = open_call().id}, to_bytes(why));
+  });
 }
 
 Bootstrap::Client::Call Bootstrap::Client::open_call() const {
@@ -158,7 +162,9 @@ Result<Bytes> Bootstrap::Client::wait_for_answer(std::unique_lock<std::mutex>& l
   const bool ignores_failure = header.kind == Kind::kQuery;
   const std::optional<Frame>& answer = answers_[header.id];
   const auto done = [&] { return answer || !usable(ignores_failure).ok(); };
-  if (!changed_.wait_until(lock, later(deadline, kHubPatience), done)) {
+  if (header.kind == Kind::kParent) {
+    changed_.wait_until(lock, deadline, done);
+  } else if (!changed_.wait_until(lock, later(deadline, kHubPatience), done)) {
     post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
     changed_.wait_until(lock, std::max(later(deadline, kGrace), base::time_in(kThaw)), done);
   }

@@ -180,8 +180,11 @@ Result<base::SocketAddress> Bootstrap::Client::take_children(const Secret& group
 }
 
 Status Bootstrap::Client::reach_parent(const Secret& group, int parent, base::Time deadline) {
-  TUTTI_ASSIGN(const Bytes told, exchange({.kind = Kind::kParent}, {}, deadline));
-  TUTTI_ASSIGN(const base::SocketAddress address, told_address(told));
+  const auto told = exchange({.kind = Kind::kParent}, {}, deadline);
+  if (told.status().code() == Code::kTimeout)
+    return Status(Code::kTimeout, "it has not said where it takes connections");
+  TUTTI_TRY(told.status());
+  TUTTI_ASSIGN(const base::SocketAddress address, told_address(*told));
   TUTTI_ASSIGN(const Secret secret, Branch::secret_of(group, parent));
   bool here = false;
   poller_->run([&] {

@@ -232,14 +232,10 @@ void Hub::call(int rank, Frame frame) {
 void Hub::add_to_round(int rank, Frame frame) {
   if (!failure_.ok()) return reply(rank, frame.header.id, failure_);
   const uint32_t timeout_ms = frame.header.timeout_ms;
-  const bool first = round_->empty();
   const Status added = round_->add(rank, std::move(frame));
   if (const Status gone = absence(); !gone.ok()) return fail_calls(gone);
   if (!added.ok()) return fail_calls(added);
-  if (first && !standby_) {
-    const base::Milliseconds patience = std::min(kPatienceWithParents, base::Milliseconds(timeout_ms / 2));
-    overdue_results_ = poller_.at(base::time_in(patience), [this] { tell_of_overdue_results(); });
-  }
+  watch_parents(std::min(kPatienceWithParents, base::Milliseconds(timeout_ms / 2)));
   limit_wait(timeout_ms);
   check_round();
 }
@@ -250,7 +246,8 @@ void Hub::check_round() {
     const auto result = std::make_shared<const Bytes>(round_->result());
     for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank)
       reply_to_call(rank, round_->id(rank), Code::kOk, result);
-    return end_round();
+    end_round();
+    return watch_parents(kPatienceWithParents);
   }
   if (const Status gone = absence(); !gone.ok()) fail_calls(gone);
 }
@@ -258,7 +255,7 @@ void Hub::check_round() {
 /// Goes on with the calls that were heard too early.
 void Hub::end_round() {
   end_wait();
-  poller_.cancel(overdue_results_);
+  stop_watching_parents();
   overdue_ = false;
   round_->clear();
   for (Member& each : members_) each.called_before_ending = false;
@@ -294,6 +291,7 @@ void Hub::fail_calls(const Status& why) {
   if (failure_.ok()) failure_ = why;
   for (const int rank : ranks_in(Member::State::kPresent))
     if (round_->has(rank)) reply(rank, round_->id(rank), failure_);
+  if (left_to_parents_) tell_of_overdue_results();
   end_round();
 }
 
@@ -422,9 +420,23 @@ void Hub::detach(int rank, const Frame& frame) {
       rank, child.process.origin, parent, member(parent).process.origin, to_text(frame.payload));
 }
 
-/// Some ranks have made the next call. A rank that has not may still wait for the last result, because its parent is
-/// stopped.
+/// Asks the ranks with parents after this time whether the last result has come.
+void Hub::watch_parents(base::Milliseconds patience) {
+  const base::Time time = base::time_in(patience);
+  if (!left_to_parents_ || time >= overdue_results_.first) return;
+  stop_watching_parents();
+  overdue_results_ = poller_.at(time, [this] { tell_of_overdue_results(); });
+}
+
+void Hub::stop_watching_parents() {
+  poller_.cancel(overdue_results_);
+  overdue_results_ = {base::kNever, 0};
+}
+
+/// A rank that has not made the next call may still wait for the last result, because its parent is stopped.
 void Hub::tell_of_overdue_results() {
+  stop_watching_parents();
+  left_to_parents_ = false;
   for (const int rank : ranks_in(Member::State::kPresent)) {
     const Member& child = member(rank);
     if (child.attached && child.held.payload && !round_->has(rank))
@@ -543,6 +555,7 @@ void Hub::reply_to_call(int rank, uint32_t id, Code code, std::shared_ptr<const 
   Member& caller = member(rank);
   const bool passed_on = caller.attached && code == Code::kOk && payload->size() >= kLeastBytesForTree;
   caller.held = {header, std::move(payload)};
+  left_to_parents_ = left_to_parents_ || passed_on;
   if (!passed_on && (!standby_ || caller.relies)) send_held(rank);
 }
 

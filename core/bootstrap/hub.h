@@ -117,6 +117,8 @@ class Hub {
   void take_branch(int rank, Frame frame);
   void tell_parent(int rank);
   void detach(int rank, const Frame& frame);
+  void watch_parents(base::Milliseconds patience);
+  void stop_watching_parents();
   void tell_of_overdue_results();
   void send_held(int rank);
   /// Whether this hub is the primary, and the result tree gives the rank a parent.
@@ -167,6 +169,7 @@ class Hub {
   base::Milliseconds wait_limit_{};  ///< the time-out of the rank with this deadline
   Poller::Timer closing_{base::kNever, 0};
   Poller::Timer endings_{base::kNever, 0};
+  bool left_to_parents_ = false;  ///< a result, of which no rank has been asked whether it has come
   Poller::Timer overdue_results_{base::kNever, 0};
   std::vector<int> untold_;                ///< ranks whose endings a standby has not passed on
   std::map<int, Poller::Timer> verdicts_;  ///< by the rank that has lost the other hub

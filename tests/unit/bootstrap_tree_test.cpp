@@ -138,7 +138,7 @@ TEST(TreeOfAHub, LeaveLongResultsToTheParent) {
   job.call(1, Operation::kAllGather, Bytes(kPartBytes));
   EXPECT_EQ(job.ranks[kLeader].hear().header.id, 1u);
   job.call(2, Operation::kBarrier, {});
-  EXPECT_EQ(child.hear().header.id, 2u) << "result 1 is the parent's business, and result 2 is short";
+  EXPECT_EQ(child.hear(Kind::kReply).header.id, 2u) << "result 1 is the parent's business, and result 2 is short";
 
   job.call(3, Operation::kAllGather, Bytes(kPartBytes));
   for (const uint32_t id : {1u, 2u, 3u}) EXPECT_EQ(job.ranks[kLeader + 2].hear().header.id, id) << "without kAttach";
@@ -197,7 +197,7 @@ class PretendedLeader : public testing::Test {
     std::thread leader([&] {
       ASSERT_EQ(hub_->hear(Kind::kReply).header.code, 0);
       hub_->say({.kind = Kind::kBranch}, pack(std::array{to_bytes(base::local_address(listener_).to_string())}));
-      for (int child = kLeader + 1; child < kRanks; ++child) admit_child();
+      admit_children();
       call(1);
       serve();
       call(2);
@@ -232,11 +232,13 @@ class PretendedLeader : public testing::Test {
                   .value());
   }
 
-  void admit_child() {
-    pollfd readable = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
-    ASSERT_EQ(::poll(&readable, 1, 60000), 1);
-    children_.emplace_back(base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
-    children_.back().admit(Branch::secret_of(endpoint_of(id_).value().secret, kLeader).value());
+  void admit_children() {
+    for (int child = kLeader + 1; child < kRanks; ++child) {
+      pollfd readable = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
+      ASSERT_EQ(::poll(&readable, 1, 60000), 1);
+      children_.emplace_back(base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+      children_.back().admit(Branch::secret_of(endpoint_of(id_).value().secret, kLeader).value());
+    }
   }
 
   const UniqueId id_ = make_id();
@@ -282,7 +284,7 @@ TEST_F(PretendedLeader, CannotChangeAResult) {
   std::thread leader([&] {
     ASSERT_EQ(hub_->hear(Kind::kReply).header.code, 0);
     hub_->say({.kind = Kind::kBranch}, pack(std::array{to_bytes(base::local_address(listener_).to_string())}));
-    for (int child = kLeader + 1; child < kRanks; ++child) admit_child();
+    admit_children();
     call(1);
     Frame result = hub_->hear(Kind::kReply);
     result.payload[result.payload.size() / 2] ^= std::byte{1};
