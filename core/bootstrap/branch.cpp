@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace tutti::bootstrap {
-
 namespace {
 
 /// The branches of this process that take children. Never destroyed: the poller's thread may outlive all statics.
@@ -30,12 +29,9 @@ Branch::~Branch() {
 }
 
 Result<Secret> Branch::secret_of(const Secret& group, int rank) {
-  const sdk::Nonce zeros = {};
-  const std::string purpose = fmt::format("branch of rank {}", rank);
-  TUTTI_ASSIGN(const sdk::Proof proof,
-               sdk::prove(group, sdk::Side::kAcceptor, zeros, zeros, std::as_bytes(std::span(purpose))));
+  TUTTI_ASSIGN(const sdk::Proof key, derive_key(group, fmt::format("branch of rank {}", rank)));
   Secret secret;
-  std::copy_n(proof.begin(), secret.size(), secret.begin());
+  std::copy_n(key.begin(), secret.size(), secret.begin());
   return secret;
 }
 

@@ -41,7 +41,6 @@ class Branch : public std::enable_shared_from_this<Branch> {
   /// of one group.
   static Result<Secret> secret_of(const Secret& group, int rank);
 
-  const BranchRole& role() const { return options_.role; }
   /// Takes the children until all have come, or until the deadline.
   Status open(std::shared_ptr<Acceptor> acceptor, const Secret& secret, base::Time deadline);
   /// Receives results over this connection to the parent.

@@ -24,8 +24,8 @@
 
 namespace tutti::bootstrap {
 
-/// The connections to the hubs: frames come and go on the poller's thread, callers wait for the answers. Every frame
-/// goes to both hubs, and the first answer counts.
+/// The connections to the hubs: frames come and go on the poller's thread, callers wait for the answers. Calls,
+/// questions and failures go to both hubs, and the first answer counts.
 class Bootstrap::Client {
  public:
   struct Options {

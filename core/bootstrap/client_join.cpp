@@ -21,6 +21,12 @@ Status no_hub(const Status& why, int rank, int rank_count) {
   return {why.code(), fmt::format("rank {} of {} cannot reach the hub: {}{}", rank, rank_count, why.text(), remedy)};
 }
 
+/// The announcement of a rank that takes connections, or that says why it takes none.
+Bytes announcement_of(const Result<base::SocketAddress>& served) {
+  return served.ok() ? pack(std::array{to_bytes(served->to_string())})
+                     : pack(std::array{Bytes(), to_bytes(served.status().text())});
+}
+
 /// The address in the announcement of a rank that takes connections; kRemote with the reason if it takes none.
 Result<base::SocketAddress> told_address(const Bytes& announced) {
   TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(announced));
@@ -95,15 +101,11 @@ Result<base::SocketAddress> Bootstrap::Client::own_address(const base::SocketAdd
 Status Bootstrap::Client::join_standby(const Endpoint& primary, const Lineup& lineup, const base::SocketAddress& here,
                                        base::Time deadline) {
   std::weak_ptr<Hub> own;
-  Result<Bytes> address = Bytes();
-  if (lineup.standby_rank() == rank()) {
-    const auto served = start_standby(primary.secret, lineup, here, own);
-    address = served.ok() ? pack(std::array{to_bytes(served->to_string())})
-                          : pack(std::array{Bytes(), to_bytes(served.status().text())});
-  }
+  Bytes announcement;
+  if (lineup.standby_rank() == rank()) announcement = announcement_of(start_standby(primary.secret, lineup, here, own));
   const Header broadcast = {
       .kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = lineup.standby_rank()};
-  auto announced = exchange(broadcast, *address, deadline);
+  auto announced = exchange(broadcast, std::move(announcement), deadline);
   const Status reached = announced.ok() ? reach_standby(primary.secret, *announced, deadline) : announced.status();
   const Header gather = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
   auto all = announced.ok() ? exchange(gather, to_bytes(reached.text()), deadline) : announced;
@@ -139,8 +141,7 @@ Result<bool> Bootstrap::Client::all_reached(const Bytes& packed, const Lineup& l
   if (rank() == 0)
     log::warn(
         "bootstrap: rank {} cannot reach a standby hub in the process of {}: {}. All go on without it: if the "
-        "process "
-        "of the hub ({}) ends, no rank learns who is lost",
+        "process of the hub ({}) ends, no rank learns who is lost",
         failed - reports.begin(), to_text(lineup.standby), to_text(*failed), to_text(lineup.primary));
   return false;
 }
@@ -158,11 +159,8 @@ void Bootstrap::Client::join_tree(const Secret& group, const BranchRole& role, c
                                        Branch::Events{[this](Frame frame) { take_result(std::move(frame)); },
                                                       [this](const std::string& why) { detached(why); }});
   });
-  if (!role.children.empty()) {
-    const auto address = take_children(group, here, deadline);
-    tell_primary({.kind = Kind::kBranch}, address.ok() ? pack(std::array{to_bytes(address->to_string())})
-                                                       : pack(std::array{Bytes(), to_bytes(address.status().text())}));
-  }
+  if (!role.children.empty())
+    tell_primary({.kind = Kind::kBranch}, announcement_of(take_children(group, here, deadline)));
   if (role.parent < 0) return;
   // A part of the time, so that a rank without its parent still joins.
   const base::Milliseconds limit = std::min(options_.peer_loss, base::left_until(deadline) / 4);

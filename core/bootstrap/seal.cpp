@@ -48,9 +48,7 @@ void Seal::FreeContext::operator()(EVP_CIPHER_CTX* context) const {
 }
 
 Result<std::unique_ptr<const Seal>> Seal::create(const Secret& secret) {
-  const sdk::Nonce zeros = {};
-  TUTTI_ASSIGN(const sdk::Proof key, sdk::prove(secret, sdk::Side::kAcceptor, zeros, zeros,
-                                                std::as_bytes(std::span("seal of the calls of a group"))));
+  TUTTI_ASSIGN(const sdk::Proof key, derive_key(secret, "seal of the calls of a group"));
   const auto keyed = [&](int encrypts) {
     Context context(EVP_CIPHER_CTX_new());
     const bool made = context != nullptr && EVP_CipherInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, in(key.data()),

@@ -8,12 +8,15 @@
 namespace tutti::bootstrap {
 
 Result<Tag> tag_of(const Secret& secret) {
-  const sdk::Nonce zeros = {};
-  TUTTI_ASSIGN(const sdk::Proof proof,
-               sdk::prove(secret, sdk::Side::kAcceptor, zeros, zeros, std::as_bytes(std::span("tag of a unique id"))));
+  TUTTI_ASSIGN(const sdk::Proof key, derive_key(secret, "tag of a unique id"));
   Tag tag;
-  std::copy_n(proof.begin(), tag.size(), tag.begin());
+  std::copy_n(key.begin(), tag.size(), tag.begin());
   return tag;
+}
+
+Result<sdk::Proof> derive_key(const Secret& secret, std::span<const char> purpose) {
+  const sdk::Nonce zeros = {};
+  return sdk::prove(secret, sdk::Side::kAcceptor, zeros, zeros, std::as_bytes(purpose));
 }
 
 Result<sdk::Proof> prove_hello(const Secret& secret, sdk::Side side, const sdk::Nonce& challenge,

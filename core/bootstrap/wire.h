@@ -114,6 +114,9 @@ static_assert(sizeof(Challenge) == 28);
 using Tag = std::array<std::byte, 8>;
 Result<Tag> tag_of(const Secret& secret);
 
+/// A key for one purpose, made from a secret, which it does not reveal. A literal as `purpose` counts with its zero.
+Result<sdk::Proof> derive_key(const Secret& secret, std::span<const char> purpose);
+
 /// The answer to a Challenge. A connection whose proof is wrong is dropped without an answer.
 struct Hello {
   std::array<char, 8> magic = kMagic;

@@ -190,14 +190,9 @@ class PretendedLeader : public testing::Test {
   /// part of the first call. If `waits`, no rank makes the second call before all ranks have the first result.
   void run(bool waits, const std::function<void()>& serve) {
     std::latch first_results(waits ? kRanks - 1 : 0);
-    hub_.emplace(id_);
-    Hello hello = hello_to(id_, kLeader, kRanks);
-    std::strncpy(hello.host.data(), "far", hello.host.size());
-    hub_->join(id_, hello);
+    join();
     std::thread leader([&] {
-      ASSERT_EQ(hub_->hear(Kind::kReply).header.code, 0);
-      hub_->say({.kind = Kind::kBranch}, pack(std::array{to_bytes(base::local_address(listener_).to_string())}));
-      admit_children();
+      take_children();
       call(1);
       serve();
       call(2);
@@ -232,7 +227,17 @@ class PretendedLeader : public testing::Test {
                   .value());
   }
 
-  void admit_children() {
+  void join() {
+    hub_.emplace(id_);
+    Hello hello = hello_to(id_, kLeader, kRanks);
+    std::strncpy(hello.host.data(), "far", hello.host.size());
+    hub_->join(id_, hello);
+  }
+
+  /// Returns when all ranks have joined and all children have come.
+  void take_children() {
+    ASSERT_EQ(hub_->hear(Kind::kReply).header.code, 0);
+    hub_->say({.kind = Kind::kBranch}, pack(std::array{to_bytes(base::local_address(listener_).to_string())}));
     for (int child = kLeader + 1; child < kRanks; ++child) {
       pollfd readable = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
       ASSERT_EQ(::poll(&readable, 1, 60000), 1);
@@ -277,14 +282,9 @@ TEST_F(PretendedLeader, IsLeftWhenItIsSilent) {
 
 /// A parent that changes a result is found out by the seals.
 TEST_F(PretendedLeader, CannotChangeAResult) {
-  hub_.emplace(id_);
-  Hello hello = hello_to(id_, kLeader, kRanks);
-  std::strncpy(hello.host.data(), "far", hello.host.size());
-  hub_->join(id_, hello);
+  join();
   std::thread leader([&] {
-    ASSERT_EQ(hub_->hear(Kind::kReply).header.code, 0);
-    hub_->say({.kind = Kind::kBranch}, pack(std::array{to_bytes(base::local_address(listener_).to_string())}));
-    admit_children();
+    take_children();
     call(1);
     Frame result = hub_->hear(Kind::kReply);
     result.payload[result.payload.size() / 2] ^= std::byte{1};
