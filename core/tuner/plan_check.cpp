@@ -78,6 +78,7 @@ PlanCheck::Answer PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collectiv
   if (zero.ok() && choices_.back_end == nullptr && !zero->repeats.empty()) made = program::unroll(*zero).status();
   if (made.code() == Code::kUnsupported) answer.why_not = fmt::format("its plan cannot be made: {}", made.text());
   if (!made.ok()) return answer;  // a broken plugin: the call that uses it fails with the reason
+  answer.chunks = zero->chunks;
   answer.message_chunks = zero->message_chunks;
   answer.why_not = why_not_proved(asked, request, *zero);
   if (choices_.back_end == nullptr) return answer;

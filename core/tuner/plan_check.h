@@ -27,6 +27,7 @@ class PlanCheck {
     std::string why_not;          ///< with any protocol
     uint32_t most_strands = 1;    ///< the most of any plan; set only for back ends with limits
     std::string why_lists;        ///< why the strands run as a list (BackEnd::why_lists); empty: beside each other
+    uint32_t chunks = 1;          ///< of a block
     uint32_t message_chunks = 1;  ///< of the longest message
     std::string why_not_small;    ///< with protocols without large_launches; empty if why_not is not
   };

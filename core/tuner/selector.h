@@ -196,6 +196,7 @@ class Selector {
   Status ask_tuner(const Question& question, const config::Rule* rule, std::span<Candidate* const> candidates) const;
   void* tuner_of(uint32_t network) const;
   double channel_gbs(const Decision& decision) const;
+  double filled_chunks(const Question& question, const Decision& decision) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   static std::optional<size_t> best(const std::vector<Candidate>& candidates);
   static std::vector<Verdict> in_order(const std::vector<Candidate>& candidates);

@@ -163,7 +163,8 @@ double Model::processor_microseconds(const tutti_candidate& candidate, double by
                                 : all_ranks * std::max(candidate.messages[link], candidate.hops[link]);
     const double wire =
         candidate.machine_wire[link] > 0 ? candidate.machine_wire[link] : all_ranks * candidate.wire[link];
-    work_us += messages * gap_us_[link];
+    const double filled = candidate.filled_chunks > 0 ? candidate.filled_chunks : 1;
+    work_us += messages * filled * (gap_us_[link] + candidate.protocol_latency_us[link] / 2);
     if (processor_gbs_[link] <= 0) continue;
     const double payload_gbs = processor_gbs_[link] * candidate.protocol_efficiency[link];
     work_us += wire * bytes / (payload_gbs * kBytesPerUsOfGbs);

@@ -126,7 +126,7 @@ TEST(Versions, AHostTakesItsMajorVersionUpToItsMinor) {
   EXPECT_TRUE(takes({0, 12}, {0, 12}));
   EXPECT_FALSE(takes({0, 12}, {0, 11})) << "0.x is not stable";
   EXPECT_EQ(abi_of(Kind::kNetwork), (Abi{1, 0}));
-  EXPECT_EQ(abi_of(Kind::kTuner), (Abi{1, 1}));
+  EXPECT_EQ(abi_of(Kind::kTuner), (Abi{1, 2}));
 }
 
 TEST(Versions, EntriesBeyondAPluginsTableAreNull) {

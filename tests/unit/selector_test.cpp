@@ -532,6 +532,39 @@ TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
   EXPECT_THAT(std::string(selector_->choose(kAllReduce).status().text()), HasSubstr("it does not say why (PLG-14)"));
 }
 
+/// Of 16 floats in a line, two-shot cuts a block for four ranks into four chunks.
+TEST_F(SelectorTest, tells_tuners_of_host_ranks_the_share_of_chunks_with_data) {
+  static constexpr tutti_tuner_ops kNotes = {
+      sizeof(tutti_tuner_ops), 0, nullptr, nullptr,
+      [](void* raw, const tutti_call*, tutti_candidate* const* candidates, uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) {
+          const std::string variant(candidates[i]->variant.data, candidates[i]->variant.size);
+          if (candidates[i]->predicted_us >= 0 && variant == "two-shot") {
+            *static_cast<double*>(raw) = candidates[i]->filled_chunks;
+          }
+        }
+        return int32_t{TUTTI_OK};
+      }};
+  const auto share = [&](uint64_t floats, bool on_gpu) {
+    double noted = -1;
+    auto with = choices(kRanks, {plugin(direct_)});
+    with.on_gpu = on_gpu;
+    with.tuner = &kNotes;
+    with.tuner_instance = {&noted, [](void*) {}};
+    selector_ = std::make_unique<Selector>(config_, std::move(with));
+    EXPECT_TRUE(selector_->choose({.count = floats}).ok());
+    selector_.reset();
+    return noted;
+  };
+  EXPECT_EQ(share(0, false), 0.25);
+  EXPECT_EQ(share(1, false), 0.25);
+  EXPECT_EQ(share(16, false), 0.25);
+  EXPECT_EQ(share(17, false), 0.5);
+  EXPECT_EQ(share(49, false), 1);
+  EXPECT_EQ(share(1 << 20, false), 1);
+  EXPECT_EQ(share(1, true), 0) << "GPUs cut otherwise";
+}
+
 TEST_F(SelectorTest, says_why_an_algorithm_declines) {
   const std::string file = TUTTI_BINARY_DIR "/tests/zoo/tutti-algo-declines.so";
   auto image = plugin::Image::load(plugin::Kind::kAlgorithm, file, file);

@@ -104,6 +104,12 @@ TEST(TunerModel, ProcessorsTakeTimeForAllMessagesOfAMachine) {
   tutti_candidate half = candidate;
   half.protocol_efficiency[TUTTI_LINK_P2P] = 0.5;
   EXPECT_NEAR(time(2, 1'000'000, half), 1 + (32 * 0.5 + 4 * 1e6 / 5e3) / 2, 1e-6);
+  tutti_candidate few = candidate;
+  few.filled_chunks = 0.25;
+  EXPECT_NEAR(time(1, 1'000'000, few), 1 + 8 * 0.5 + 4 * 1e6 / 10e3, 1e-6) << "empty chunks send no messages";
+  tutti_candidate late = candidate;
+  late.protocol_latency_us[TUTTI_LINK_P2P] = 0.2;
+  EXPECT_NEAR(time(2, 0, late), 1 + 32 * (0.5 + 0.1) / 2, 1e-6) << "each end takes half of the protocol's latency";
   // Without sums, each of the eight ranks sends and receives as the busiest.
   tutti_candidate unsummed = candidate_of(2, 1.0);
   unsummed.messages[TUTTI_LINK_P2P] = 3;

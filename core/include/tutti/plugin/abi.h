@@ -54,7 +54,7 @@ extern "C" {
 #define TUTTI_NETWORK_ABI_MAJOR 1u
 #define TUTTI_NETWORK_ABI_MINOR 0u
 #define TUTTI_TUNER_ABI_MAJOR 1u
-#define TUTTI_TUNER_ABI_MINOR 1u
+#define TUTTI_TUNER_ABI_MINOR 2u
 
 /* Plugin kinds. */
 #define TUTTI_KIND_ALGORITHM 1u /* "algo" in file names */

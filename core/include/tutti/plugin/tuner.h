@@ -37,6 +37,9 @@ typedef struct tutti_candidate {
   /* In: of all ranks of the busiest machine together, see tutti_algorithm_cost. 0: as if each rank were the busiest. */
   uint32_t machine_messages[TUTTI_LINK_LIMIT];
   double machine_wire[TUTTI_LINK_LIMIT];
+  /* In: the share of a block's chunks that are not empty in this call. Ranks send no messages for empty chunks: of the
+     four chunks of a block of 8 bytes, three are empty. 0: unknown. Since tuner ABI 1.2. */
+  double filled_chunks;
 } tutti_candidate;
 
 typedef struct tutti_call {
