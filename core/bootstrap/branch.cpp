@@ -119,4 +119,13 @@ void Branch::pass_on(uint32_t call, const Bytes& result) {
   for (const auto& [rank, link] : children_) link->send({.kind = Kind::kResult, .id = call}, shared);
 }
 
+void Branch::when_passed_on(const std::function<void()>& done) const {
+  const auto left = std::make_shared<size_t>(children_.size() + 1);
+  const auto count = [left, done] {
+    if (--*left == 0) done();
+  };
+  for (const auto& [rank, link] : children_) link->when_sent(count);
+  count();
+}
+
 }  // namespace tutti::bootstrap

@@ -48,11 +48,15 @@ class Branch : public std::enable_shared_from_this<Branch> {
   /// Receives results from the parent in this process, without a connection. False if the branch with this secret is
   /// not in this process.
   bool attach_here(const Secret& secret);
+  /// Whether results come from the parent.
+  bool attached() const { return attached_; }
   /// Takes no more results of the parent, and reports it with this text. Does nothing without a parent.
   void detach(const std::string& why);
   /// Sends the result of the group's call of this number to the children that have come. Numbers that were passed on
   /// before, and short results, are left out.
   void pass_on(uint32_t call, const Bytes& result);
+  /// Calls `done` once the connections to children have taken all results, at once or later.
+  void when_passed_on(const std::function<void()>& done) const;
 
  private:
   Status admit(const std::shared_ptr<Link>& link, const Hello& hello);
@@ -66,7 +70,7 @@ class Branch : public std::enable_shared_from_this<Branch> {
   std::shared_ptr<Acceptor> acceptor_;  ///< null unless children are awaited
   Tag tag_ = {};
   Poller::Timer closing_{base::kNever, 0};
-  bool attached_ = false;         ///< results come from the parent
+  bool attached_ = false;
   std::shared_ptr<Link> parent_;  ///< null without a parent, and if the parent is in this process
   std::weak_ptr<Branch> parent_here_;
   std::map<int, std::shared_ptr<Link>> children_;  ///< by rank; links that broke stay, closed

@@ -15,6 +15,8 @@ constexpr base::Milliseconds kThaw(2000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
 /// When a stopped hub counts as silent: its own answer to a missed deadline would have come by then.
 constexpr base::Milliseconds kHubPatience(3000);
+/// How long a rank whose hubs have closed waits for the parent to pass on the last result.
+constexpr base::Milliseconds kParentPatience(5000);
 /// How much later than its deadline the answers to a question may come.
 constexpr base::Milliseconds kQuestionGrace(1000);
 
@@ -95,15 +97,21 @@ void Bootstrap::Client::leave() {
   {
     std::unique_lock lock(mutex_);
     if (std::exchange(left_, true)) return;
-    if (joined_ && over_.ok() && poller_->running()) {
-      over_ = Status(Code::kFailedPrecondition, "this rank has left the bootstrap");
-      changed_.notify_all();
-      send({.kind = Kind::kLeave}, {});
-      changed_.wait_until(lock, base::time_in(kGoodbyeLimit), [&] { return connections_ == 0; });
+    if (joined_ && poller_->running()) {
+      const bool has_hub = over_.ok();
+      if (has_hub) {
+        over_ = Status(Code::kFailedPrecondition, "this rank has left the bootstrap");
+        changed_.notify_all();
+        send({.kind = Kind::kLeave}, {});
+      }
+      post([this] { finish_passing_on(); });
+      changed_.wait_until(lock, base::time_in(kGoodbyeLimit),
+                          [&] { return passed_on_ && (!has_hub || connections_ == 0); });
     }
   }
   set_callbacks({});
   poller_->run([&] {
+    poller_->cancel(patience_);
     branch_.reset();
     for (HubEnd& hub : hubs_)
       if (hub.link) hub.link->close();
@@ -125,6 +133,7 @@ void Bootstrap::Client::tell_primary(const Header& header, Bytes bytes) {
 void Bootstrap::Client::detached(const std::string& why) {
   // The id is read when the frame is sent: a call may open in between.
   post([this, why] {
+    end_if_due();
     if (const HubEnd& hub = hubs_[kPrimary]; hub.serves())
       hub.link->send({.kind = Kind::kDetach, .id = open_call().id}, to_bytes(why));
   });
@@ -145,11 +154,22 @@ void Bootstrap::Client::pass_on(const Frame& frame) const {
   if (branch_) branch_->pass_on(number_of_call(frame.header.id), frame.payload);
 }
 
+void Bootstrap::Client::finish_passing_on() {
+  const auto note = [this] {
+    const std::lock_guard lock(mutex_);
+    passed_on_ = true;
+    changed_.notify_all();
+  };
+  if (branch_) return branch_->when_passed_on(note);
+  note();
+}
+
 void Bootstrap::Client::take_result(Frame frame) {
   const Call call = open_call();
   if (frame.header.id != call.number) return;  // the primary was faster, or the call has reached its deadline
   branch_->pass_on(call.number, frame.payload);
   deliver(call.id, std::move(frame));
+  end_if_due();
 }
 
 uint32_t Bootstrap::Client::open_exchange() {
@@ -176,6 +196,7 @@ Result<Bytes> Bootstrap::Client::wait_for_answer(std::unique_lock<std::mutex>& l
     }
     return std::move(received->payload);
   }
+  post([this] { end_if_due(); });
   if (Status status = usable(ignores_failure); !status.ok()) return status;
   return Status(Code::kTimeout, "the hub does not answer: its process is stopped, or cannot be reached");
 }
@@ -298,6 +319,19 @@ void Bootstrap::Client::lose_last(HubEnd& hub, const Loss& loss) {
 }
 
 void Bootstrap::Client::end(std::string text) {
+  const bool waits = branch_ && branch_->attached() && open_call().id != 0;
+  if (!waits && !due_end_) return end_exchanges(std::move(text));
+  if (std::exchange(due_end_, std::move(text))) return;
+  patience_ = poller_->at(base::time_in(kParentPatience), [this] { branch_->detach({}); });
+}
+
+void Bootstrap::Client::end_if_due() {
+  if (!due_end_) return;
+  poller_->cancel(patience_);
+  end_exchanges(*std::exchange(due_end_, std::nullopt));
+}
+
+void Bootstrap::Client::end_exchanges(std::string text) {
   const std::lock_guard lock(mutex_);
   if (over_.ok()) over_ = Status(Code::kRemote, std::move(text));
   changed_.notify_all();

@@ -122,6 +122,9 @@ class Bootstrap::Client {
   /// Gives a result of the primary to the children. On the poller's thread.
   void pass_on(const Frame& frame) const;
 
+  /// Notes in passed_on_ when the children have all results. On the poller's thread.
+  void finish_passing_on();
+
   /// A result of the parent. On the poller's thread.
   void take_result(Frame frame);
 
@@ -156,7 +159,12 @@ class Bootstrap::Client {
 
   /// The ranks of its process are lost with the hub, unless they have left.
   void lose_last(HubEnd& hub, const Loss& loss);
+
+  /// No hub serves any more: exchanges fail, at once or after the parent has passed on the result of the open call.
   void end(std::string text);
+  /// To be called after that result, or when it can come no more.
+  void end_if_due();
+  void end_exchanges(std::string text);
   void take_departure(HubEnd& hub, const Frame& frame);
 
   /// A rank that fails tells the failure before it leaves.
@@ -174,6 +182,8 @@ class Bootstrap::Client {
   std::set<int> departed_;
   std::vector<Departure> unreported_;
   Questions questions_;
+  std::optional<std::string> due_end_;  ///< no hub serves; end() waits for the result of the open call
+  Poller::Timer patience_{base::kNever, 0};
   std::shared_ptr<Branch> branch_;  ///< null before all have joined, and after this rank has left
   Poller::Timer tick_{base::kNever, 0};
 
@@ -188,6 +198,7 @@ class Bootstrap::Client {
   Status over_;  ///< why nothing can be asked of the hub any more
   bool joined_ = false;
   bool left_ = false;
+  bool passed_on_ = false;     ///< this rank leaves, and its children have all results
   bool calls_failed_ = false;  ///< a collective call, and so all later ones, on every rank
   int connections_ = 0;
 };

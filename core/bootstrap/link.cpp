@@ -36,6 +36,17 @@ void Link::send(Header header, std::shared_ptr<const Bytes> payload) {
   flush();
 }
 
+void Link::when_sent(std::function<void()> done) {
+  sent_ = std::move(done);
+  report_sent();
+}
+
+void Link::report_sent() {
+  if (!sent_ || !outgoing_.empty()) return;
+  const auto done = std::exchange(sent_, nullptr);
+  done();
+}
+
 void Link::trust(uint32_t max_payload_bytes, base::Milliseconds loss) {
   max_payload_bytes_ = max_payload_bytes;
   base::set_connection_options(socket_, loss);
@@ -50,6 +61,7 @@ void Link::close() {
   poller_.forget(socket_.get());
   socket_.reset();
   outgoing_.clear();
+  report_sent();
 }
 
 void Link::serve() {
@@ -107,6 +119,7 @@ void Link::flush() {
     next.sent += static_cast<size_t>(count);
     if (next.sent == sizeof(Header) + payload_bytes) outgoing_.pop_front();
   }
+  report_sent();
   const bool waits = is_open() && !outgoing_.empty();
   if (waits == waits_to_send_ || !is_open()) return;
   waits_to_send_ = waits;

@@ -38,6 +38,9 @@ class Link : public std::enable_shared_from_this<Link> {
   void send(Header header, std::shared_ptr<const Bytes> payload = nullptr);
   void send(Header header, Bytes payload) { send(header, std::make_shared<const Bytes>(std::move(payload))); }
 
+  /// Calls `done` once, when the system has taken all frames or the link is closed, at once or later.
+  void when_sent(std::function<void()> done);
+
   /// To be called when the peer has proved its identity.
   void trust(uint32_t max_payload_bytes, base::Milliseconds loss);
   /// Sets the receiver of later events.
@@ -60,6 +63,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool receive();  ///< false when there is no more for now
   void deliver();
   void flush();
+  void report_sent();
   bool lose(const Loss& loss);  ///< false
 
   Poller& poller_;
@@ -72,6 +76,7 @@ class Link : public std::enable_shared_from_this<Link> {
   size_t received_ = 0;  ///< received bytes of header and payload together
   std::deque<Outgoing> outgoing_;
   bool waits_to_send_ = false;
+  std::function<void()> sent_;  ///< null unless when_sent() waits
 };
 
 }  // namespace tutti::bootstrap
