@@ -149,18 +149,54 @@ bool Net::registers(uint32_t memory) const {
                      [&](const Device& device) { return (device.properties.memory & memory) != 0; });
 }
 
-/// The ranks of a host share devices of equal speed: ranks at equal positions of different hosts have devices of equal
-/// indices, and a rank's neighbours have the next devices. Both directions between two ranks use the same device.
-uint32_t Net::own_device(const Key& key) const {
-  for (const Device& device : devices_) {
-    if (device.index == key.device) return key.device;
+/// Two ranks at different positions use the own devices of one of the two positions, at both ends. The position whose
+/// device has fewer connections on the first machine is chosen, and both machines use it.
+void Net::share_devices(std::vector<uint32_t> machine_of_rank, std::vector<std::vector<uint32_t>> own_devices) {
+  machines_ = std::move(machine_of_rank);
+  own_devices_ = std::move(own_devices);
+  const std::vector<uint32_t>& first = own_devices_.front();
+  const size_t count = first.size();
+  std::map<uint32_t, uint32_t> connections;  // by device
+  for (const uint32_t device : first) ++connections[device];
+  between_.assign(count * count, 0);
+  for (uint32_t a = 0; a < count; ++a) {
+    between_[a * count + a] = a;
+    for (uint32_t b = a + 1; b < count; ++b) {
+      const uint32_t chosen = connections[first[b]] < connections[first[a]] ? b : a;
+      between_[a * count + b] = between_[b * count + a] = chosen;
+      connections[first[chosen]] += 2;
+    }
   }
+}
+
+bool Net::has_device(uint32_t index) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) { return device.index == index; });
+}
+
+uint32_t Net::own_device(const Key& key) const {
+  if (has_device(key.device)) return key.device;
+  const uint32_t shared = shared_device(options_.rank, key.peer);
+  return has_device(shared) ? shared : devices_.front().index;
+}
+
+/// The ranks of a host share devices of equal speed. Ranks at equal positions of two hosts use their own devices. Both
+/// directions between two ranks use the same devices. If own devices are not known, ranks at equal positions have
+/// devices of equal indices, and a rank's neighbours have the next devices.
+uint32_t Net::shared_device(uint32_t rank, uint32_t peer) const {
   if (positions_.empty()) return devices_.front().index;
-  return devices_[(positions_[options_.rank] + positions_[key.peer]) / 2 % fastest_].index;
+  const uint32_t a = positions_[rank];
+  const uint32_t b = positions_[peer];
+  const std::vector<uint32_t> unknown;
+  const std::vector<uint32_t>& own = own_devices_.empty() ? unknown : own_devices_[machines_[rank]];
+  if (own.empty()) return devices_[(a + b) / 2 % fastest_].index;
+  const size_t count = own_devices_.front().size();
+  const uint32_t position = std::max(a, b) < count ? between_[a * count + b] : (a + b) / 2;
+  return own[position % own.size()];
 }
 
 const Net::Endpoint& Net::peer_endpoint(const Key& key) const {
-  return endpoint_of(key.peer, key.peer_device == TUTTI_NO_NET ? own_device(key) : key.peer_device);
+  if (key.peer_device != TUTTI_NO_NET) return endpoint_of(key.peer, key.peer_device);
+  return endpoint_of(key.peer, has_device(key.device) ? key.device : shared_device(key.peer, options_.rank));
 }
 
 const Net::Endpoint& Net::endpoint_of(uint32_t rank, uint32_t wanted) const {

@@ -85,6 +85,9 @@ class Net {
   /// The indices of the devices that are as fast as the fastest. Ranks of a host share them, unless a key names a
   /// device.
   std::vector<uint32_t> fastest_devices() const;
+  /// Before the first connection: the machine of each rank, and of each machine the own device of each of its ranks, in
+  /// ascending order of ranks. A machine without devices is as if this was not called. The same on all ranks.
+  void share_devices(std::vector<uint32_t> machine_of_rank, std::vector<std::vector<uint32_t>> own_devices);
 
   /// The listener of a rank on one of its devices.
   struct Endpoint {
@@ -175,6 +178,9 @@ class Net {
   Status choose_devices();
   Status listen();
   uint32_t own_device(const Key& key) const;
+  /// The device of a rank for a peer, if a key names none.
+  uint32_t shared_device(uint32_t rank, uint32_t peer) const;
+  bool has_device(uint32_t index) const;
   const Endpoint& peer_endpoint(const Key& key) const;
   const Endpoint& endpoint_of(uint32_t rank, uint32_t wanted) const;
   size_t place_of(const Key& key) const { return key.peer * options_.keys.size() + options_.keys.index(key); }
@@ -194,6 +200,9 @@ class Net {
   std::vector<Device> devices_;
   size_t fastest_ = 1;               // devices, at the begin of devices_, that are as fast as the first
   std::vector<uint32_t> positions_;  // by rank: the number of ranks before it on its host; empty: ranks share no device
+  std::vector<uint32_t> machines_;   // by rank, with own_devices_
+  std::vector<std::vector<uint32_t>> own_devices_;  // by machine and position; empty: not known
+  std::vector<uint32_t> between_;                   // by two positions: the one whose own devices join them
   std::vector<Endpoint> endpoints_;
   std::vector<std::vector<Endpoint>> peers_;
   mutable std::mutex states_mutex_;  // guards states_

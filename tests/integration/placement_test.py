@@ -24,6 +24,7 @@ from hosts import (ISOLATED, TIMEOUT_S, add_host, ip, isolate, make_hosts, requi
 TUTTI = "tutti"
 CHANNEL = re.compile(r"channel +\d+: .*$", re.MULTILINE)
 PORTS = 2
+OWN_PORTS = "ports of this machine's ranks, if algorithms name none"
 SPEED = "speed: 10000"  # of a port, in Mb/s
 PCI = "class: {}, link_speed: 16.0 GT/s PCIe, link_width: 16"
 
@@ -161,7 +162,9 @@ class Placement(Job):
         for algorithm in ("hier/exchange", "direct/two-shot"):
             with self.subTest(algorithm=algorithm):
                 before = self.carried()
-                self.bench([file, file], algorithm, 1)
+                logs = self.bench([file, file], algorithm, 1)
+                for first in (0, 4):
+                    self.assertIn(f"{OWN_PORTS}: rail0, rail0, rail1, rail1\n", logs[first])
                 for host, (now, earlier) in enumerate(zip(self.carried(), before)):
                     sent = [after - at_first for after, at_first in zip(now, earlier)]
                     print(f"\n{algorithm}, 2 hosts × 4 ranks: host {host} sent "
@@ -233,6 +236,17 @@ class CrossedRails(Job):
                 for now, earlier in zip(self.carried(), before):
                     sent = [after - at_first for after, at_first in zip(now, earlier)]
                     self.assertGreater(min(sent), 0.4 * sum(sent), f"bytes by port: {sent}")
+
+    def test_ranks_at_equal_positions_stay_on_a_rail(self):
+        files = [topology(self.folder, [f"{SPEED}, rail: {rail}" for rail in rails], name=f"{host}.yaml")
+                 for host, rails in enumerate(((0, 1), (1, 0)))]
+        before = self.carried()
+        logs = self.bench(files, "hier/exchange", 1)
+        self.assertIn(f"{OWN_PORTS}: rail0, rail0, rail1, rail1\n", logs[0])
+        self.assertIn(f"{OWN_PORTS}: rail1, rail1, rail0, rail0\n", logs[4])
+        for now, earlier in zip(self.carried(), before):
+            sent = [after - at_first for after, at_first in zip(now, earlier)]
+            self.assertGreater(min(sent), 0.4 * sum(sent), f"bytes by port: {sent}")
 
 
 if __name__ == "__main__":

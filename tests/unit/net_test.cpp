@@ -46,6 +46,15 @@ TEST(Net, RanksOfAHostShareItsDevices) {
   EXPECT_EQ(ends(1, 2), "from rank 1 (host alpha, fake0) to rank 2 (host beta, fake0)");
   EXPECT_EQ(ends(2, 1), "from rank 2 (host beta, fake0) to rank 1 (host alpha, fake0)") << "the same device both ways";
   EXPECT_EQ(ends(0, 2, 1), "from rank 0 (host alpha, fake1) to rank 2 (host beta, fake1)") << "as the key names it";
+  for (const auto& rank : ranks) rank->net->share_devices({0, 0, 1, 1}, {{1, 0}, {0, 0}});
+  EXPECT_EQ(ends(0, 2), "from rank 0 (host alpha, fake1) to rank 2 (host beta, fake0)");
+  EXPECT_EQ(ends(2, 0), "from rank 2 (host beta, fake0) to rank 0 (host alpha, fake1)");
+  EXPECT_EQ(ends(1, 3), "from rank 1 (host alpha, fake0) to rank 3 (host beta, fake0)");
+  EXPECT_EQ(ends(1, 2), "from rank 1 (host alpha, fake1) to rank 2 (host beta, fake0)");
+  EXPECT_EQ(ends(2, 1), "from rank 2 (host beta, fake0) to rank 1 (host alpha, fake1)") << "the same devices both ways";
+  EXPECT_EQ(ends(0, 2, 0), "from rank 0 (host alpha, fake0) to rank 2 (host beta, fake0)") << "as the key names it";
+  for (const auto& rank : ranks) rank->net->share_devices({0, 0, 1, 1}, {{7, 7}, {7, 7}});
+  EXPECT_EQ(ends(0, 2), "from rank 0 (host alpha, fake0) to rank 2 (host beta, fake0)") << "no rank has device 7";
   for (const auto& rank : ranks) rank->net->close();
 }
 

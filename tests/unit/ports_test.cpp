@@ -17,6 +17,7 @@
 namespace tutti::communicator {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -154,9 +155,11 @@ TEST(Ports, ComeFromTheTopologyAndArrive) {
   facts.figures.network_gbs = 12;
   facts.ports = limited;
   facts.detours = {{3, 1, {"0000:18:00.0"}}};
+  facts.own_ports = {4, 2};
   const auto arrived = decode_facts(encode(facts));
   ASSERT_TRUE(arrived.ok());
   EXPECT_EQ(arrived->figures.network_gbs, 12);
+  EXPECT_THAT(arrived->own_ports, ElementsAre(4, 2));
   ASSERT_EQ(arrived->detours.size(), 1u);
   EXPECT_EQ(arrived->detours.front().rank, 3u);
   EXPECT_EQ(arrived->detours.front().port, 1u);
@@ -175,6 +178,54 @@ TEST(Ports, ComeFromTheTopologyAndArrive) {
   const std::vector<std::byte> bytes = encode(facts);
   EXPECT_FALSE(decode_facts(std::span(bytes).first(3)).ok());
   EXPECT_FALSE(decode_facts(std::span(bytes).first(sizeof(Figures) + 3)).ok());
+}
+
+/// A machine with two switches, each with two GPUs and a port. The ranks are on GPUs in PCI order.
+class PortsOfRanks : public testing::Test {
+ protected:
+  PortsOfRanks() {
+    for (size_t i = 0; i < 2; ++i) nets_[i] = &document_.cpus[i].pci[0].children.back().nics[0].nets[0];
+  }
+  std::vector<uint32_t> by_position(const std::vector<int>& gpus) {
+    return of_ranks_on(gpus, {static_cast<uint32_t>(nets_[0]->dev), static_cast<uint32_t>(nets_[1]->dev)});
+  }
+  std::vector<uint32_t> of_ranks_on(const std::vector<int>& gpus, const std::vector<uint32_t>& defaults) const {
+    const std::vector<topology::RankPlace> all = test::required(topology::places_of(document_, 0));
+    topology::BuildOptions options;
+    for (const int gpu : gpus) {
+      options.ranks.push_back(all.at(static_cast<size_t>(gpu)));
+      options.ranks.back().rank = static_cast<uint32_t>(options.ranks.size() - 1);
+    }
+    return own_ports(test::required(topology::System::build(document_, options)), defaults);
+  }
+  topology::Document document_ = topology::test::pcie(2, 2);
+  topology::Net* nets_[2] = {};
+};
+
+TEST_F(PortsOfRanks, AreCloseAndShared) {
+  const auto a = static_cast<uint32_t>(nets_[0]->dev);
+  const auto b = static_cast<uint32_t>(nets_[1]->dev);
+  EXPECT_THAT(by_position({0, 1, 2, 3}), ElementsAre(a, a, b, b));
+  EXPECT_THAT(by_position({2, 0, 3, 1}), ElementsAre(b, a, b, a));
+  EXPECT_THAT(by_position({3}), ElementsAre(b));
+  EXPECT_THAT(by_position({0, 1}), ElementsAre(a, b)) << "no port is idle";
+}
+
+TEST_F(PortsOfRanks, OfEqualDistanceFollowTheRails) {
+  document_ = topology::test::pcie(2, 1);
+  topology::Pci& nic = document_.cpus[0].pci[0].children.back();
+  nic.nics[0].nets.push_back(nic.nics[0].nets[0]);
+  auto& nets = nic.nics[0].nets;
+  nets[1].dev = nets[0].dev + 1;
+  nets[1].name += "b";
+  nets[1].port = 1;
+  const auto a = static_cast<uint32_t>(nets[0].dev);
+  const auto of_all = [&] { return of_ranks_on({0, 1}, {a, a + 1}); };
+  EXPECT_THAT(of_all(), ElementsAre(a, a + 1));
+  nets[0].rail = 1;
+  EXPECT_THAT(of_all(), ElementsAre(a, a + 1)) << "a rail is unknown";
+  nets[1].rail = 0;
+  EXPECT_THAT(of_all(), ElementsAre(a + 1, a));
 }
 
 /// Ports 0, 1, ... of a machine, on these rails.
@@ -217,6 +268,21 @@ TEST(Rails, AChannelStaysOnItsRail) {
   EXPECT_THAT(graphs[0].order(0), ElementsAre(1, 0)) << "the ranks move with their channel";
   EXPECT_THAT(graphs[0].order(1), ElementsAre(0, 1));
   EXPECT_EQ(graphs[2].net_out(0), 1u);
+}
+
+TEST(Rails, OwnPortsAreOnTheRailsOfTheFirstMachine) {
+  const auto defaults_on = [](const std::vector<int32_t>& rails) {
+    std::vector<Port> ports = on_rails(rails);
+    for (Port& port : ports) port.is_default = 1;
+    return ports;
+  };
+  const Ports crossed = {defaults_on({4, 5}), defaults_on({5, 4}), defaults_on({4, 6})};
+  EXPECT_THAT(aligned_to_rails({{0, 1, 0}, {0, 1}, {1, 1}}, crossed),
+              ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0), ElementsAre(0, 1)))
+      << "the third machine has no rail 5";
+  const Ports unknown = {defaults_on({4, 5}), defaults_on({5, -1})};
+  EXPECT_THAT(aligned_to_rails({{0, 1}, {0, 1}}, unknown), ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1)));
+  EXPECT_THAT(aligned_to_rails({{}, {}, {}}, crossed), Each(testing::IsEmpty()));
 }
 
 TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {

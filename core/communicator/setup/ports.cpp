@@ -2,12 +2,15 @@
 #include "communicator/setup/ports.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "bootstrap/wire.h"
+#include "log/log.h"
 #include "plugin/loader.h"
 
 namespace tutti::communicator {
@@ -140,6 +143,42 @@ std::vector<Port> ports_of(const topology::System& system, const std::vector<uin
   return ports;
 }
 
+std::vector<uint32_t> own_ports(const topology::System& system, const std::vector<uint32_t>& defaults) {
+  std::vector<uint32_t> ports;  // nodes
+  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+    if (std::ranges::find(defaults, system.nodes()[node].index) != defaults.end()) ports.push_back(node);
+  }
+  if (ports.empty()) return {};
+  const bool has_rails = std::ranges::all_of(ports, [&](uint32_t port) { return system.rail(port) >= 0; });
+  std::ranges::stable_sort(ports, {}, [&](uint32_t port) {
+    return has_rails ? static_cast<uint32_t>(system.rail(port)) : system.nodes()[port].index;
+  });
+  const std::vector<uint32_t> ranks = system.rank_nodes();
+  const size_t share = (ranks.size() + ports.size() - 1) / ports.size();
+  std::vector<size_t> taken(ports.size());
+  std::vector<uint32_t> own;
+  for (const uint32_t rank : ranks) {
+    const auto distance = [&](size_t i) {
+      const tutti_system_path& path = system.path(rank, ports[i]);
+      return std::tuple(taken[i] < share ? 0 : 1, path.type, -path.gbs, taken[i]);
+    };
+    size_t best = 0;
+    for (size_t i = 1; i < ports.size(); ++i) {
+      if (distance(i) < distance(best)) best = i;
+    }
+    ++taken[best];
+    own.push_back(system.nodes()[ports[best]].index);
+  }
+  return own;
+}
+
+void add_ports(MachineFacts& facts, const topology::System& system, const std::vector<uint32_t>& defaults,
+               bool shares) {
+  facts.ports = ports_of(system, defaults);
+  facts.detours = detours_of(system);
+  if (shares && defaults.size() > 1) facts.own_ports = own_ports(system, defaults);
+}
+
 std::vector<uint32_t> fastest_ports(const topology::System& system) {
   std::vector<uint32_t> fastest;
   double gbs = 0;
@@ -158,7 +197,8 @@ std::vector<std::byte> encode(const MachineFacts& facts) {
     const auto bytes = std::as_bytes(std::span(values));
     return bootstrap::Bytes(bytes.begin(), bytes.end());
   };
-  const std::array parts{bytes_of(std::array{facts.figures}), bytes_of(facts.ports), bytes_of(facts.detours)};
+  const std::array parts{bytes_of(std::array{facts.figures}), bytes_of(facts.ports), bytes_of(facts.detours),
+                         bytes_of(facts.own_ports)};
   return bootstrap::pack(parts);
 }
 
@@ -173,8 +213,9 @@ Result<MachineFacts> decode_facts(std::span<const std::byte> bytes) {
   MachineFacts facts;
   std::vector<Figures> figures;
   const auto parts = bootstrap::entries_of(bytes);
-  const bool is_right = parts.ok() && parts->size() == 3 && read((*parts)[0], figures) && figures.size() == 1 &&
-                        read((*parts)[1], facts.ports) && read((*parts)[2], facts.detours);
+  const bool is_right = parts.ok() && parts->size() == 4 && read((*parts)[0], figures) && figures.size() == 1 &&
+                        read((*parts)[1], facts.ports) && read((*parts)[2], facts.detours) &&
+                        read((*parts)[3], facts.own_ports);
   if (!is_right) {
     return Status(Code::kInternal,
                   fmt::format("{} bytes are not the figures, ports and detours of a machine", bytes.size()));
@@ -204,6 +245,32 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports) {
     const std::vector<int32_t> own = rails_of(graphs[machine], ports[machine]);
     if (!own.empty()) graphs[machine] = graphs[machine].reordered(matched(own, wanted));
   }
+}
+
+OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports) {
+  for (size_t machine = 0; machine < ports.size(); ++machine) {
+    for (const uint32_t device : own_ports[machine]) {
+      if (rail_of(ports[machine], device) < 0) return own_ports;
+    }
+  }
+  for (size_t machine = 1; machine < ports.size(); ++machine) {
+    const size_t positions = std::min(own_ports[0].size(), own_ports[machine].size());
+    for (size_t position = 0; position < positions; ++position) {
+      const int32_t rail = rail_of(ports[0], own_ports[0][position]);
+      uint32_t& own = own_ports[machine][position];
+      if (rail_of(ports[machine], own) == rail) continue;
+      const auto on_rail = [&](const Port& port) { return port.is_default != 0 && port.rail == rail; };
+      const auto found = std::ranges::find_if(ports[machine], on_rail);
+      if (found != ports[machine].end()) own = found->device;
+    }
+  }
+  return own_ports;
+}
+
+void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports) {
+  std::vector<const char*> names;
+  for (const uint32_t device : own) names.push_back(std::ranges::find(ports, device, &Port::device)->name.data());
+  if (!own.empty()) log::info("ports of this machine's ranks, if algorithms name none: {}", fmt::join(names, ", "));
 }
 
 Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,

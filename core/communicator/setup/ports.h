@@ -31,6 +31,10 @@ using Ports = std::vector<std::vector<Port>>;
 
 /// The ports of a machine. `defaults`: the devices that connections without a named port share.
 std::vector<Port> ports_of(const topology::System& system, const std::vector<uint32_t>& defaults);
+/// By position of the machine's ranks: the device of the rank's own port among `defaults`. Each port gets an equal
+/// share of the ranks, the closest where it can. If several are as close, the port with the fewest ranks is first, then
+/// the port of the lowest rail, or of the lowest number if the rail of a port is unknown.
+std::vector<uint32_t> own_ports(const topology::System& system, const std::vector<uint32_t>& defaults);
 /// The devices of the ports with the largest bandwidth.
 std::vector<uint32_t> fastest_ports(const topology::System& system);
 
@@ -39,8 +43,12 @@ struct MachineFacts {
   Figures figures;
   std::vector<Port> ports;
   std::vector<Detour> detours;
+  std::vector<uint32_t> own_ports;  ///< own_ports()
 };
 std::vector<std::byte> encode(const MachineFacts& facts);
+/// Adds the ports and the paths to them. `defaults`: as for ports_of(). `shares`: whether the ranks share these
+/// devices.
+void add_ports(MachineFacts& facts, const topology::System& system, const std::vector<uint32_t>& defaults, bool shares);
 /// kInternal if the bytes are not the facts of a machine.
 Result<MachineFacts> decode_facts(std::span<const std::byte> bytes);
 
@@ -51,6 +59,15 @@ uint32_t default_port_channels(const Ports& ports);
 /// with the fewest channels gives the rails of the channels. A machine keeps its order if the rail of one of its ports
 /// is unknown. No order changes if a channel may leave a machine by a different port than it enters.
 void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports);
+
+/// By machine, the own ports of its ranks by position.
+using OwnPorts = std::vector<std::vector<uint32_t>>;
+
+/// If the rails of all these ports are known, ranks at equal positions get ports of one rail where they can. The first
+/// machine gives the rails. `own_ports` and `ports` have equal numbers of machines.
+OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports);
+/// Logs the own ports of a machine's ranks, by position.
+void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
 
 struct Connected {
   program::Instance instance;

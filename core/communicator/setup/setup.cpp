@@ -468,25 +468,28 @@ class Setup {
     communicator::MachineFacts mine;
     if (is_first_of_node()) {
       mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_, part_of_machine());
-      if (net_ != nullptr) {
-        mine.ports = communicator::ports_of(*system_, net_->fastest_devices());
-        mine.detours = communicator::detours_of(*system_);
-      }
+      if (net_ != nullptr) communicator::add_ports(mine, *system_, net_->fastest_devices(), !force_network_);
     }
     const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes, deadline_));
     std::vector<communicator::Figures> figures;
     std::vector<backend::Detour> detours;
     if (net_ != nullptr) ports_.resize(node_count_);
+    communicator::OwnPorts own_ports(node_count_);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty()) continue;
       TUTTI_ASSIGN(communicator::MachineFacts facts, communicator::decode_facts(all[rank]));
       figures.push_back(facts.figures);
       if (net_ != nullptr) ports_[nodes_[rank]] = std::move(facts.ports);
+      own_ports[nodes_[rank]] = std::move(facts.own_ports);
       for (const communicator::Detour& detour : facts.detours) {
         if (std::cmp_equal(detour.rank, state_.rank_)) detours.push_back({detour.port, detour.gpu.data()});
       }
     }
+    if (net_ != nullptr) own_ports = communicator::aligned_to_rails(std::move(own_ports), ports_);
+    const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
+    if (net_ != nullptr && is_first_of_node()) communicator::log_own_ports(own_ports[node], ports_[node]);
+    if (net_ != nullptr) net_->share_devices(nodes_, std::move(own_ports));
     communicator::set_limits(device(), max_channels_, links_, hardware_, communicator::slowest(figures), topology_,
                              choices_);
     return state_.backend_->set_detours(detours);
