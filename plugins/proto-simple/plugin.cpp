@@ -25,7 +25,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.large_launches = 1;
     out.strands = 1;
     out.scattered_slots = 1;
-    out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
+    // Measured: a second line to fetch, data and counter.
+    out.latency_us[TUTTI_LINK_SHM] = 0.2;
+    out.latency_us[TUTTI_LINK_NETWORK] = 0.3;
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     out.efficiency[TUTTI_LINK_P2P] = 1;

@@ -24,7 +24,7 @@ from hosts import (ISOLATED, TIMEOUT_S, add_host, ip, isolate, make_hosts, requi
 TUTTI = "tutti"
 CHANNEL = re.compile(r"channel +\d+: .*$", re.MULTILINE)
 PORTS = 2
-OWN_PORTS = "ports of this machine's ranks, if algorithms name none"
+OWN_PORTS = "own ports of this machine's ranks"
 SPEED = "speed: 10000"  # of a port, in Mb/s
 PCI = "class: {}, link_speed: 16.0 GT/s PCIe, link_width: 16"
 
@@ -159,6 +159,9 @@ class Placement(Job):
 
     def test_ranks_share_the_ports_if_no_channel_names_one(self):
         file = topology(self.folder, [SPEED, SPEED])
+        search = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", self.ranks_are],
+                                capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=self.environment())
+        self.assertIn("own ports of a machine's ranks: rail0, rail0, rail1, rail1\n", search.stdout)
         for algorithm in ("hier/exchange", "direct/two-shot"):
             with self.subTest(algorithm=algorithm):
                 before = self.carried()

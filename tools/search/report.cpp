@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "communicator/setup/ports.h"
 #include "tools/check/problem.h"
 #include "topology/load.h"
 
@@ -68,6 +69,11 @@ void print_cluster(const std::string& file, const DryCommunicator& cluster) {
     fmt::print(", {} network ports each", cluster.system().nodes_of(TUTTI_NODE_NET).size());
   }
   fmt::print("\n");
+  const std::vector<uint32_t> shared = communicator::fastest_ports(cluster.system());
+  if (cluster.node_count() == 1 || shared.size() < 2) return;
+  fmt::print("own ports of a machine's ranks: {}\n",
+             communicator::own_ports_text(communicator::own_ports(cluster.system(), shared),
+                                          communicator::ports_of(cluster.system(), shared)));
 }
 
 Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {

@@ -267,10 +267,14 @@ OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports) {
   return own_ports;
 }
 
-void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports) {
+std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<Port>& ports) {
   std::vector<const char*> names;
   for (const uint32_t device : own) names.push_back(std::ranges::find(ports, device, &Port::device)->name.data());
-  if (!own.empty()) log::info("ports of this machine's ranks, if algorithms name none: {}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports) {
+  if (!own.empty()) log::info("own ports of this machine's ranks: {}", own_ports_text(own, ports));
 }
 
 Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,

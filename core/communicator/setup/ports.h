@@ -66,7 +66,9 @@ using OwnPorts = std::vector<std::vector<uint32_t>>;
 /// If the rails of all these ports are known, ranks at equal positions get ports of one rail where they can. The first
 /// machine gives the rails. `own_ports` and `ports` have equal numbers of machines.
 OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports);
-/// Logs the own ports of a machine's ranks, by position.
+/// "rail0, rail1": the names of a machine's own ports, by position.
+std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
+/// Logs this text.
 void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
 
 struct Connected {
