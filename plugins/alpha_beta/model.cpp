@@ -128,17 +128,19 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
 /// The time in which the receivers of the critical path wait for turns of other ranks. A rank that sends is at any
 /// place of the round, so a receiver waits for half of the round on average, and for the last of k senders k / (k + 1)
 /// of it. If there are fewer than two ranks for each processor, only the ranks beyond the first of a processor take
-/// turns.
+/// turns. Turns during the flight of a message over a network delay nothing.
 double Model::turns_microseconds(const tutti_candidate& candidate) const {
   if (processors_ <= 0) return 0;
   const double ranks = most_ranks_ / processors_;  // of one processor
-  double turns = 0;
+  double waits_us = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (candidate.hops[link] == 0) continue;
     const double senders = std::max(1.0, static_cast<double>(candidate.messages[link]) / candidate.hops[link]);
-    turns += candidate.hops[link] * std::min(ranks - 1, ranks * senders / (senders + 1));
+    const double wait_us = std::min(ranks - 1, ranks * senders / (senders + 1)) * switch_us_;
+    const double flight_us = link == TUTTI_LINK_NETWORK ? latency_us_[link] : 0;
+    waits_us += candidate.hops[link] * std::max(wait_us - flight_us, 0.0);
   }
-  return turns * switch_us_;
+  return waits_us;
 }
 
 /// The time in which data that flow one way wait for the turns of ranks of the same machine that pass them on. (The
