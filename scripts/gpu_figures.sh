@@ -13,7 +13,8 @@
 #   failover  calls between two pretended hosts over TCP while connections break; then calls without fail-over, with
 #            net.failover and with check.data in turn, and the medians of three rounds
 #   networks  several networks in one communicator
-#   hosts    four ranks on two pretended hosts that share the GPUs, over TCP on the loopback: median time by algorithm
+#   hosts    four ranks on two pretended hosts that share the GPUs, over TCP on the loopback: measures hardware figures,
+#            then the median time by algorithm
 #   pxn      messages that pass through memory of a second GPU: scripts/gpu_pxn.py; needs two GPUs
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
@@ -169,12 +170,16 @@ failover() {
   return "$code"
 }
 hosts() {
-  local collective algorithm code=0
+  local collective algorithm code=0 figures=$out/hardware.yaml
+  timeout 60 "$build/bin/tutti" tune --figures -n 4 --threads --hosts a,b --set network=socket --out "$figures" ||
+    return 1
+  cat "$figures"
   for collective in all_reduce all_gather reduce_scatter broadcast all_to_all; do
     echo "== $collective: size in bytes, then the median in us of each algorithm"
     for algorithm in auto direct ring tree hier; do
       timeout 60 "$build/bin/tutti" bench "$collective" -n 4 --threads --device cuda --hosts a,b --set network=socket \
-        --set "algorithm=$algorithm" --min 128 --max 8M --factor 16 --in-place no >"$out/hosts.log" 2>&1 ||
+        --set "hardware.file=$figures" --set "algorithm=$algorithm" --min 128 --max 8M --factor 16 --in-place no \
+        >"$out/hosts.log" 2>&1 ||
         grep -q "does not offer $collective" "$out/hosts.log" || { code=1; tail -3 "$out/hosts.log"; }
       echo "$algorithm: $(awk '/^ +[0-9]/ { printf "%s %s  ", $1, $6 }' "$out/hosts.log")"
     done

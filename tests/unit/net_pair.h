@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "progress/bell.h"
@@ -58,10 +59,12 @@ class Rank {
 
   tutti_connection& sender() { return *net->sender(key()); }
   tutti_connection& receiver() { return *net->receiver(key()); }
-  /// The executor's part of a send.
+  /// The executor's part of a send. Waits for a free slot.
   void send(const std::vector<uint8_t>& data) {
     tutti_connection& to = sender();
-    ASSERT_LT(to.step - std::atomic_ref(*to.head).load(), kSlots);
+    const auto is_full = [&] { return to.step - std::atomic_ref(*to.head).load() >= kSlots; };
+    for (const auto end = Clock::now() + 10s; is_full() && Clock::now() < end;) std::this_thread::yield();
+    ASSERT_FALSE(is_full());
     std::memcpy(to.slots + to.step % kSlots * to.slot_stride, data.data(), data.size());
     to.sizes[to.step % kSlots] = data.size();
     std::atomic_ref(*to.tail).store(++to.step, std::memory_order_seq_cst);
