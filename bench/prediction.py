@@ -8,7 +8,8 @@ the rate. `tutti tune --figures` measures the link first, before it is limited; 
 figures.
 
 Each round runs every candidate once per cell; a cell is a collective, a number of ranks, a link and a size. The figure
-of a candidate is the median over the rounds.
+of a candidate is the median over the rounds. The last column of the tables divides the time of the choice by that of
+the best candidate: one half of the rounds finds the best candidate, and the other half compares the two, in turn.
 
 The program prints the prediction, the measurement and the error of each cell's choice, the errors over all candidates,
 and in how many cells the choice is within 10 % of the best candidate. Needs root and tc (iproute2).
@@ -156,11 +157,21 @@ class Cells:
         self.predicted = collections.defaultdict(dict)  # {cell: {name: µs}}
         self.measured = collections.defaultdict(lambda: collections.defaultdict(list))  # {cell: {name: [µs]}}
 
-    def median(self, cell, name):
-        return statistics.median(self.measured[cell][name])
+    def median(self, cell, name, rounds=slice(None)):
+        return statistics.median(self.measured[cell][name][rounds])
 
-    def best(self, cell):
-        return min(self.measured[cell], key=lambda name: self.median(cell, name))
+    def best(self, cell, rounds=slice(None)):
+        return min(self.measured[cell], key=lambda name: self.median(cell, name, rounds))
+
+    def choice_over_best(self, cell):
+        """The time of the choice over that of the best candidate. One half of the rounds finds the best candidate, and
+        the other half compares, in turn. So no candidate is the best by the chance of its own runs."""
+        halves = (slice(0, None, 2), slice(1, None, 2))
+        if len(self.measured[cell][self.chosen[cell]]) < 2:
+            halves = (slice(None), slice(None))
+        return statistics.geometric_mean(self.median(cell, self.chosen[cell], compare) /
+                                         self.median(cell, self.best(cell, find), compare)
+                                         for find, compare in (halves, halves[::-1]))
 
 
 def run_round(jobs, args, gbit, cells):
@@ -194,7 +205,7 @@ def table(cells, keep):
         predicted, measured = cells.predicted[cell][choice], cells.median(cell, choice)
         lines.append(f"| {size_text(cell.bytes)} | {choice} | {microseconds(predicted)} | {microseconds(measured)} | "
                      f"{error_text(predicted, measured)} | {best} | {microseconds(cells.median(cell, best))} | "
-                     f"{measured / cells.median(cell, best):.2f} |")
+                     f"{cells.choice_over_best(cell):.2f} |")
     return lines + [""]
 
 
@@ -216,7 +227,7 @@ def summary(cells):
 
     of_choices = [(cells.predicted[c][n], cells.median(c, n)) for c, n in cells.chosen.items()]
     of_all = [(us, cells.median(c, n)) for c, row in cells.predicted.items() for n, us in row.items()]
-    good = sum(cells.median(c, n) <= NEAR * cells.median(c, cells.best(c)) for c, n in cells.chosen.items())
+    good = sum(cells.choice_over_best(cell) <= NEAR for cell in cells.chosen)
     return [f"Figures of the network: {cells.figures}. Error of the prediction: "
             f"{errors(of_choices)} for the choices of {len(of_choices)} cells; {errors(of_all)} "
             f"for all {len(of_all)} candidates. The choice is within 10 % of the best candidate in {good} of "
