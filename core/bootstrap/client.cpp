@@ -321,7 +321,8 @@ void Bootstrap::Client::lose_last(HubEnd& hub, const Loss& loss) {
 void Bootstrap::Client::end(std::string text) {
   const bool waits = branch_ && branch_->attached() && open_call().id != 0;
   if (!waits && !due_end_) return end_exchanges(std::move(text));
-  if (std::exchange(due_end_, std::move(text))) return;
+  if (due_end_) return;  // the first reason counts
+  due_end_ = std::move(text);
   patience_ = poller_->at(base::time_in(kParentPatience), [this] { branch_->detach({}); });
 }
 

@@ -276,13 +276,16 @@ TEST(Rails, OwnPortsAreOnTheRailsOfTheFirstMachine) {
     for (Port& port : ports) port.is_default = 1;
     return ports;
   };
-  const Ports crossed = {defaults_on({4, 5}), defaults_on({5, 4}), defaults_on({4, 6})};
-  EXPECT_THAT(aligned_to_rails({{0, 1, 0}, {0, 1}, {1, 1}}, crossed),
-              ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0), ElementsAre(0, 1)))
-      << "the third machine has no rail 5";
-  const Ports unknown = {defaults_on({4, 5}), defaults_on({5, -1})};
-  EXPECT_THAT(aligned_to_rails({{0, 1}, {0, 1}}, unknown), ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1)));
-  EXPECT_THAT(aligned_to_rails({{}, {}, {}}, crossed), Each(testing::IsEmpty()));
+  const Ports crossed = {defaults_on({4, 5}), defaults_on({5, 4})};
+  EXPECT_THAT(agreed_own_ports({{0, 1, 0}, {0, 1, 0}}, crossed),
+              ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0, 1)));
+  EXPECT_THAT(agreed_own_ports({{0, 1}, {0}}, crossed), Each(testing::IsEmpty())) << "unequal numbers of ranks";
+  const Ports lacking = {defaults_on({4, 5}), defaults_on({4, 6})};
+  EXPECT_THAT(agreed_own_ports({{0, 1}, {0, 1}}, lacking), Each(testing::IsEmpty())) << "no rail 5";
+  const Ports unknown = {defaults_on({-1, -1}), defaults_on({-1, -1})};
+  EXPECT_THAT(agreed_own_ports({{0, 1}, {0, 1}}, unknown), Each(ElementsAre(0, 1)));
+  EXPECT_THAT(agreed_own_ports({{0, 1}, {1, 0}}, unknown), Each(testing::IsEmpty())) << "the rails may differ";
+  EXPECT_THAT(agreed_own_ports({{}, {}}, unknown), Each(testing::IsEmpty()));
 }
 
 TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {

@@ -247,21 +247,27 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports) {
   }
 }
 
-OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports) {
-  for (size_t machine = 0; machine < ports.size(); ++machine) {
-    for (const uint32_t device : own_ports[machine]) {
-      if (rail_of(ports[machine], device) < 0) return own_ports;
+OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports) {
+  const std::vector<uint32_t> first = own_ports.front();
+  const OwnPorts none(own_ports.size());
+  if (first.size() < 2) return none;  // a container for each rank: ranks of one host share its ports all the same
+  if (std::ranges::all_of(own_ports, [&](const auto& own) { return own == first; })) {
+    bool equal_rails = true;
+    for (size_t machine = 1; machine < own_ports.size(); ++machine) {
+      for (const uint32_t device : first) {
+        equal_rails = equal_rails && rail_of(ports[machine], device) == rail_of(ports[0], device);
+      }
     }
+    if (equal_rails) return own_ports;
   }
-  for (size_t machine = 1; machine < ports.size(); ++machine) {
-    const size_t positions = std::min(own_ports[0].size(), own_ports[machine].size());
-    for (size_t position = 0; position < positions; ++position) {
-      const int32_t rail = rail_of(ports[0], own_ports[0][position]);
-      uint32_t& own = own_ports[machine][position];
-      if (rail_of(ports[machine], own) == rail) continue;
+  for (size_t machine = 0; machine < own_ports.size(); ++machine) {
+    if (own_ports[machine].size() != first.size()) return none;
+    for (size_t position = 0; position < first.size(); ++position) {
+      const int32_t rail = rail_of(ports[0], first[position]);
       const auto on_rail = [&](const Port& port) { return port.is_default != 0 && port.rail == rail; };
       const auto found = std::ranges::find_if(ports[machine], on_rail);
-      if (found != ports[machine].end()) own = found->device;
+      if (rail < 0 || found == ports[machine].end()) return none;
+      if (rail_of(ports[machine], own_ports[machine][position]) != rail) own_ports[machine][position] = found->device;
     }
   }
   return own_ports;

@@ -63,9 +63,11 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports);
 /// By machine, the own ports of its ranks by position.
 using OwnPorts = std::vector<std::vector<uint32_t>>;
 
-/// If the rails of all these ports are known, ranks at equal positions get ports of one rail where they can. The first
-/// machine gives the rails. `own_ports` and `ports` have equal numbers of machines.
-OwnPorts aligned_to_rails(OwnPorts own_ports, const Ports& ports);
+/// Own ports by which ranks at equal positions reach each other, also if each rail is a network of its own. If the
+/// machines have the same own ports on the same rails, or on unknown rails, they stay. Else ranks get ports on the
+/// rails of the first machine. No machine has own ports if a rail is unknown or missing, or if the numbers of ranks
+/// differ. `own_ports` and `ports` have equal numbers of machines, at least one.
+OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports);
 /// "rail0, rail1": the names of a machine's own ports, by position.
 std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
 /// Logs this text.
