@@ -50,7 +50,9 @@ Status Branch::admit(const std::shared_ptr<Link>& link, const Hello& hello) {
   const bool expected = std::find(children.begin(), children.end(), hello.rank) != children.end();
   if (!expected || hello.rank_count != options_.rank_count)
     return {Code::kInvalidArgument, fmt::format("this parent does not expect rank {}", hello.rank)};
-  children_[hello.rank] = link;  // a child whose first connection broke before the welcome comes again
+  auto& child = children_[hello.rank];
+  if (child) child->close();  // a child whose first connection broke before the welcome comes again
+  child = link;
   link->trust(0, base::Milliseconds(hello.peer_loss_ms));
   // A child says nothing, so any frame of it is nonsense.
   link->set_events({.received = [link = link.get()](const Frame&) { link->close(); }, .closed = [](const Loss&) {}});

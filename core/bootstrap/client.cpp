@@ -55,6 +55,7 @@ void Bootstrap::Client::ask(Bytes question, base::Time deadline, Answered done) 
       if (Status status = usable(true); !status.ok()) return done(status);
       header.id = ++exchanges_;
     }
+    if (due_end_) return done(Status(Code::kRemote, *due_end_));  // both hubs are gone
     header.timeout_ms = static_cast<uint32_t>(base::left_until(deadline).count());
     questions_.open(header.id, deadline + kQuestionGrace, std::move(done));
     send_now(header, std::make_shared<const Bytes>(std::move(question)));
@@ -319,9 +320,9 @@ void Bootstrap::Client::lose_last(HubEnd& hub, const Loss& loss) {
 }
 
 void Bootstrap::Client::end(std::string text) {
-  const bool waits = branch_ && branch_->attached() && open_call().id != 0;
-  if (!waits && !due_end_) return end_exchanges(std::move(text));
   if (due_end_) return;  // the first reason counts
+  const bool waits = branch_ && branch_->attached() && open_call().id != 0;
+  if (!waits) return end_exchanges(std::move(text));
   due_end_ = std::move(text);
   patience_ = poller_->at(base::time_in(kParentPatience), [this] { branch_->detach({}); });
 }

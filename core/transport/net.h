@@ -202,7 +202,7 @@ class Net {
   std::vector<uint32_t> positions_;  // by rank: the number of ranks before it on its host; empty: ranks share no device
   std::vector<uint32_t> machines_;   // by rank, with own_devices_
   std::vector<std::vector<uint32_t>> own_devices_;  // by machine and position; empty: not known
-  std::vector<uint32_t> between_;                   // by two positions: the one whose own devices join them
+  std::vector<uint32_t> between_;                   // by two positions: the position whose devices join them
   std::vector<Endpoint> endpoints_;
   std::vector<std::vector<Endpoint>> peers_;
   mutable std::mutex states_mutex_;  // guards states_

@@ -168,20 +168,22 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     if (decision.network != 0) gbs = 0;
     if (gbs == 0 && choices_.device == TUTTI_DEVICE_CUDA) gbs = channel_gbs(decision);
     set_cost(candidate.cost, view);
-    view.filled_chunks = filled_chunks(question, decision);
+    if (candidate.excluded.empty()) view.filled_chunks = filled_chunks(question, decision);
     if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
   TUTTI_TRY(ask_tuner(question, rule, candidates));
   return candidates;
 }
 
-/// Hosts cut a block at cache lines. 0: unknown, as on GPUs, which cut it for each number of CTAs.
+/// Hosts round a chunk up to whole cache lines. 0: unknown, as on GPUs, which cut a block for each number of CTAs.
 double Selector::filled_chunks(const Question& question, const Decision& decision) const {
   constexpr uint64_t kLineBytes = 64;  // tutti_work.chunk_elements
   if (choices_.on_gpu) return 0;
   const uint32_t chunks = plan_check_.answer(decision.algorithm, decision.variant, question.collective).chunks;
-  const uint64_t lines = (question.count * size_of(question.type) + kLineBytes - 1) / kLineBytes;
-  return std::min(static_cast<double>(std::max<uint64_t>(lines, 1)) / chunks, 1.0);
+  const auto quotient_up = [](uint64_t a, uint64_t b) { return (a + b - 1) / b; };
+  const uint64_t lines = std::max<uint64_t>(quotient_up(question.count * size_of(question.type), kLineBytes), 1);
+  const uint64_t lines_of_chunk = quotient_up(lines, chunks);
+  return static_cast<double>(quotient_up(lines, lines_of_chunk)) / chunks;
 }
 
 /// The part of the network that a channel has if each channel has connections of its own. 0: there is no network.

@@ -143,9 +143,9 @@ double Model::turns_microseconds(const tutti_candidate& candidate) const {
   return waits_us;
 }
 
-/// The time in which data that flow one way wait for the turns of ranks of the same machine that pass them on. (The
-/// latency of a network is longer than the wait for a turn.) If there are fewer than two ranks for each processor, a
-/// rank that passes data on can have a processor of its own.
+/// The time in which data that flow one way wait for the turns of ranks of the same machine that pass them on. A
+/// receiver on another machine gets its turn while the message crosses the network. If there are fewer than two ranks
+/// for each processor, a rank that passes data on can have a processor of its own.
 double Model::relays_microseconds(const tutti_candidate& candidate) const {
   if (processors_ <= 0 || candidate.hops[TUTTI_LINK_SHM] <= 1) return 0;
   const double ranks = most_ranks_ / processors_;  // of one processor

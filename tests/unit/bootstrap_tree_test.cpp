@@ -479,8 +479,8 @@ TEST(DISABLED_Child, GathersAsSeveralRanks) {
   wait_for_parent();
 }
 
-/// Joins as several ranks, of an id or of "its own", which it tells. Gathers once, says how often all was right, and
-/// leaves.
+/// Joins as several ranks, of the id of its argument. For "its own", it makes an id and tells it. Gathers once, says
+/// how often all was right, and leaves.
 TEST(DISABLED_Child, GathersOnceAndLeaves) {
   std::istringstream argument(child_argument());
   int first = 0, count = 0, all = 0;

@@ -279,6 +279,10 @@ TEST(Rails, OwnPortsAreOnTheRailsOfTheFirstMachine) {
   const Ports crossed = {defaults_on({4, 5}), defaults_on({5, 4})};
   EXPECT_THAT(agreed_own_ports({{0, 1, 0}, {0, 1, 0}}, crossed),
               ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0, 1)));
+  const Ports pairs = {defaults_on({4, 4, 5, 5}), defaults_on({5, 5, 4, 4})};
+  EXPECT_THAT(agreed_own_ports({{0, 1, 2, 3}, {0, 1, 2, 3}}, pairs),
+              ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(2, 3, 0, 1)))
+      << "ranks share the ports of a rail";
   EXPECT_THAT(agreed_own_ports({{0, 1}, {0}}, crossed), Each(testing::IsEmpty())) << "unequal numbers of ranks";
   const Ports lacking = {defaults_on({4, 5}), defaults_on({4, 6})};
   EXPECT_THAT(agreed_own_ports({{0, 1}, {0, 1}}, lacking), Each(testing::IsEmpty())) << "no rail 5";

@@ -561,6 +561,7 @@ TEST_F(SelectorTest, tells_tuners_of_host_ranks_the_share_of_chunks_with_data) {
   EXPECT_EQ(share(16, false), 0.25);
   EXPECT_EQ(share(17, false), 0.5);
   EXPECT_EQ(share(49, false), 1);
+  EXPECT_EQ(share(65, false), 0.75) << "a chunk has two of five lines";
   EXPECT_EQ(share(1 << 20, false), 1);
   EXPECT_EQ(share(1, true), 0) << "GPUs cut otherwise";
 }

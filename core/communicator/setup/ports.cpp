@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -93,6 +94,18 @@ bool has_limits(const Ports& ports) {
 int32_t rail_of(const std::vector<Port>& ports, uint32_t device) {
   const auto port = std::ranges::find(ports, device, &Port::device);
   return port == ports.end() ? -1 : port->rail;
+}
+
+/// The default port on a rail that is the own port of the fewest ranks; none: no default port is on this rail.
+std::optional<uint32_t> least_used_port(const std::vector<Port>& ports, int32_t rail,
+                                        const std::vector<uint32_t>& own_ports) {
+  std::optional<uint32_t> least_used;
+  const auto uses = [&](uint32_t device) { return std::ranges::count(own_ports, device); };
+  for (const Port& port : ports) {
+    if (port.is_default == 0 || port.rail != rail) continue;
+    if (!least_used || uses(port.device) < uses(*least_used)) least_used = port.device;
+  }
+  return least_used;
 }
 
 /// The rail of each channel; empty: the rail of a channel is unknown.
@@ -264,10 +277,12 @@ OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports) {
     if (own_ports[machine].size() != first.size()) return none;
     for (size_t position = 0; position < first.size(); ++position) {
       const int32_t rail = rail_of(ports[0], first[position]);
-      const auto on_rail = [&](const Port& port) { return port.is_default != 0 && port.rail == rail; };
-      const auto found = std::ranges::find_if(ports[machine], on_rail);
-      if (rail < 0 || found == ports[machine].end()) return none;
-      if (rail_of(ports[machine], own_ports[machine][position]) != rail) own_ports[machine][position] = found->device;
+      if (rail < 0) return none;
+      uint32_t& own = own_ports[machine][position];
+      if (rail_of(ports[machine], own) == rail) continue;
+      const std::optional<uint32_t> port = least_used_port(ports[machine], rail, own_ports[machine]);
+      if (!port) return none;
+      own = *port;
     }
   }
   return own_ports;

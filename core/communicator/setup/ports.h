@@ -31,9 +31,10 @@ using Ports = std::vector<std::vector<Port>>;
 
 /// The ports of a machine. `defaults`: the devices that connections without a named port share.
 std::vector<Port> ports_of(const topology::System& system, const std::vector<uint32_t>& defaults);
-/// By position of the machine's ranks: the device of the rank's own port among `defaults`. Each port gets an equal
-/// share of the ranks, the closest where it can. If several are as close, the port with the fewest ranks is first, then
-/// the port of the lowest rail, or of the lowest number if the rail of a port is unknown.
+/// By position of the machine's ranks: the device of the rank's own port among `defaults`. A port gets at most
+/// an equal share of the ranks, rounded up. A rank gets the closest port that has a share left. If several are as
+/// close, the port with the fewest ranks is first, then the port of the lowest rail, or of the lowest number if the
+/// rail of a port is unknown.
 std::vector<uint32_t> own_ports(const topology::System& system, const std::vector<uint32_t>& defaults);
 /// The devices of the ports with the largest bandwidth.
 std::vector<uint32_t> fastest_ports(const topology::System& system);
