@@ -170,6 +170,9 @@ int32_t accept(void* raw, void** /*state*/, void** out) {
   auto& listener = *static_cast<Listener*>(raw);
   Context& context = *listener.context;
   progress_ghosts(context);
+  if (context.has(Fault::kEarlySend)) {  // sends that were complete too early go on
+    for (Connection* connection : context.connections) progress(*connection);
+  }
   for (int fd = 0; (fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
     if (!context.has(Fault::kStrangerBlocks)) fcntl(fd, F_SETFL, O_NONBLOCK);
     watch(context, fd, EPOLLIN | EPOLLET);

@@ -17,7 +17,8 @@ void break_off(Connection& connection) {
   connection.is_broken = true;
 }
 
-/// Sends as much of a message as the socket takes. True if the send is complete.
+/// Sends as much of a message as the socket takes. True if the send is complete. A send that is to be complete too
+/// early moves one piece per call. Otherwise a quick receiver could take the whole message before the fault shows.
 bool push(Connection& connection, Request& request) {
   const Part& part = request.parts[0];
   const uint64_t total = sizeof(Frame) + part.room;
@@ -31,8 +32,9 @@ bool push(Connection& connection, Request& request) {
     if (sent < 0 && errno == EAGAIN) return false;
     if (sent < 0) return break_off(connection), false;
     request.moved += static_cast<uint64_t>(sent);
+    if (connection.context->has(Fault::kEarlySend)) break;
   }
-  return true;
+  return request.moved == total;
 }
 
 /// Replaces the message by a copy that the fault changes.

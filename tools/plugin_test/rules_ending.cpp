@@ -162,7 +162,7 @@ void test_close_sends(Side& side) {
     }
     for (uint64_t i = 0; i < receives.size(); ++i) {
       Outcome outcome;
-      const bool ended = side.wait_for("message whose sender has closed", 0.2, [&] {
+      const bool ended = side.wait_for("message whose sender has closed", 1, [&] {
         outcome = side.attempt_test(receives[i]);
         return outcome.done || (outcome.code != TUTTI_OK && outcome.code != TUTTI_AGAIN);
       });
