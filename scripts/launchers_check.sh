@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs `tutti bench all_reduce` under three launchers, on this machine: Open MPI's mpirun, Slurm's srun and torchrun.
-# Under mpirun, `tutti tune` and `tutti topo check` run, too.
+# Runs `tutti bench all_reduce`, `tutti tune` and `tutti topo check` under three launchers, on this machine: Open MPI's
+# mpirun, Slurm's srun and torchrun.
 # scripts/launchers_check.sh [BUILD]     default: build/release
 #
 # Needs root, Open MPI, PMIx and Slurm (./dev setup --all), and the target `launched`. See slurm_check.sh and

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a job of Tutti under PyTorch's torchrun, on this machine.
+# Runs jobs of Tutti under PyTorch's torchrun, on this machine.
 # scripts/torchrun_check.sh [BUILD]     default: build/release
 #
 # Takes the torchrun of the PATH. If there is none, Debian's python3-torch is unpacked into build/torch (140 MB are
@@ -37,13 +37,22 @@ else
     LD_LIBRARY_PATH="$unpacked/usr/lib/x86_64-linux-gnu:$unpacked/usr/lib"
     /usr/bin/python3 -m torch.distributed.run -r 0:1 -t 0:1)
 fi
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+folder=$(mktemp -d)
+output=$folder/output
+trap 'rm -rf "$folder"' EXIT
 export TUTTI_BOOTSTRAP_INTERFACE='[=lo]' OMP_NUM_THREADS=1 # torchrun warns if it sets the number of threads itself
 TUTTI_ID_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export TUTTI_ID_SECRET
-timeout 120 "${torchrun[@]}" --nproc_per_node=4 --no_python -- "$build/bin/tutti" bench all_reduce --min 8 --max 64K \
-  --factor 16 2>&1 | tee "$output" || die "the job failed"
+of_four() { # of_four ARGUMENT...: the command of four ranks
+  printf '\ntorchrun_check: tutti %s\n' "$*"
+  timeout 120 "${torchrun[@]}" --nproc_per_node=4 --no_python -- "$build/bin/tutti" "$@" 2>&1 | tee "$output" ||
+    die "the job failed"
+  ! grep -q "has no secret" "$output" || die "the secret did not reach the ranks"
+}
+of_four bench all_reduce --min 8 --max 64K --factor 16
 grep -q "all_reduce, 4 ranks as processes" "$output" || die "the job has no table of 4 ranks"
-! grep -q "has no secret" "$output" || die "the secret did not reach the ranks"
-echo "torchrun_check: the job ended with code 0"
+of_four tune --collectives all_reduce --max 4K --factor 64 --out "$folder/table.yaml"
+grep -q "max_bytes" "$folder/table.yaml" || die "tutti tune wrote no entry"
+of_four topo check configs/topologies/hgx-h200.yaml
+[[ $(grep -c "plausible" "$output") == 1 ]] || die "one rank of the host must check the topology file"
+echo "torchrun_check: all jobs ended with code 0"
