@@ -2,19 +2,24 @@
 #include "plugin/note.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <functional>
 #include <optional>
-#include <vector>
+#include <utility>
+
+#include "base/fd.h"
 
 namespace tutti::plugin {
 namespace {
 
-constexpr uint64_t kMaxImageBytes = uint64_t{4} << 30;
+// A linker makes about ten segments, and notes of less than 1 KiB. The limits bound the time that a damaged file takes.
+constexpr uint32_t kMaxSegments = 512;
+constexpr uint64_t kMaxNoteBytes = 64 << 10;
 
 #if defined(__x86_64__)
 constexpr Elf64_Half kMachine = EM_X86_64;
@@ -28,22 +33,26 @@ Status no_plugin(std::string text) {
   return {Code::kUnsupported, std::move(text)};
 }
 
-/// Bounds-checked reads of an image.
+/// Bounds-checked reads of an image, which need not be in memory as a whole.
 class Image {
  public:
-  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  /// Fills `to` with the bytes from `offset` on; false: they cannot be read.
+  using Read = std::function<bool(uint64_t offset, std::span<std::byte> to)>;
+
+  Image(uint64_t bytes, Read read) : bytes_(bytes), read_(std::move(read)) {}
 
   template <class T>
   std::optional<T> at(uint64_t offset) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return std::nullopt;
+    if (offset > bytes_ || bytes_ - offset < sizeof(T)) return std::nullopt;
     T value;
-    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    if (!read_(offset, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
     return value;
   }
-  uint64_t size() const { return bytes_.size(); }
+  uint64_t size() const { return bytes_; }
 
  private:
-  std::span<const std::byte> bytes_;
+  uint64_t bytes_;
+  Read read_;
 };
 
 Result<Elf64_Ehdr> read_header(const Image& image) {
@@ -57,7 +66,8 @@ Result<Elf64_Ehdr> read_header(const Image& image) {
   if (header->e_machine != kMachine)
     return no_plugin(fmt::format("is built for another processor (ELF machine {})", header->e_machine));
   if (header->e_type != ET_DYN) return no_plugin("is not a shared object (ELF type is not DYN)");
-  if (header->e_phentsize != sizeof(Elf64_Phdr)) return no_plugin("has a damaged ELF header");
+  if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum > kMaxSegments)
+    return no_plugin("has a damaged ELF header");
   return *header;
 }
 
@@ -111,6 +121,25 @@ Result<std::optional<Note>> find_note(const Image& image, uint64_t offset, uint6
   return std::optional<Note>();
 }
 
+/// The note of a plugin for this machine.
+Result<Note> note_of(const Image& image) {
+  TUTTI_ASSIGN(const Elf64_Ehdr header, read_header(image));
+  std::optional<Note> note;  // every segment is looked at, so that no file that is cut off gets mapped
+  for (uint32_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = image.at<Elf64_Phdr>(header.e_phoff + uint64_t{i} * sizeof(Elf64_Phdr));
+    if (!segment) return no_plugin("is cut off: its program headers are missing");
+    if (segment->p_offset > image.size() || segment->p_filesz > image.size() - segment->p_offset) {
+      return no_plugin(fmt::format("is cut off: a segment ends beyond the file's {} bytes", image.size()));
+    }
+    if (segment->p_type != PT_NOTE || note) continue;
+    if (segment->p_filesz > kMaxNoteBytes)
+      return no_plugin(fmt::format("is damaged: it has {} bytes of notes", segment->p_filesz));
+    TUTTI_ASSIGN(note, find_note(image, segment->p_offset, segment->p_filesz));
+  }
+  if (note) return *std::move(note);
+  return no_plugin("is a shared object, but no Tutti plugin (it has no Tutti note)");
+}
+
 }  // namespace
 
 std::string refused_abi(const Note& note) {
@@ -121,38 +150,28 @@ std::string refused_abi(const Note& note) {
                      host.major, host.minor > 0 && host.major > 0 ? "0 to " : "", host.minor);
 }
 
-Result<Note> parse_note(std::span<const std::byte> bytes) {
-  const Image image(bytes);
-  TUTTI_ASSIGN(const Elf64_Ehdr header, read_header(image));
-  std::optional<Note> note;  // every segment is looked at, so that no file that is cut off gets mapped
-  for (uint32_t i = 0; i < header.e_phnum; ++i) {
-    const auto segment = image.at<Elf64_Phdr>(header.e_phoff + uint64_t{i} * sizeof(Elf64_Phdr));
-    if (!segment) return no_plugin("is cut off: its program headers are missing");
-    if (segment->p_offset > image.size() || segment->p_filesz > image.size() - segment->p_offset) {
-      return no_plugin(fmt::format("is cut off: a segment ends beyond the file's {} bytes", image.size()));
-    }
-    if (segment->p_type != PT_NOTE || note) continue;
-    TUTTI_ASSIGN(note, find_note(image, segment->p_offset, segment->p_filesz));
-  }
-  if (note) return *std::move(note);
-  return no_plugin("is a shared object, but no Tutti plugin (it has no Tutti note)");
+Result<Note> parse_note(std::span<const std::byte> image) {
+  return note_of({image.size(), [image](uint64_t offset, std::span<std::byte> to) {
+                    std::memcpy(to.data(), image.data() + offset, to.size());
+                    return true;
+                  }});
 }
 
-Result<Note> read_note(const std::filesystem::path& file) {
+Result<Note> read_note(const std::filesystem::path& path) {
   std::error_code error;
-  const uint64_t bytes = std::filesystem::file_size(file, error);
+  const uint64_t bytes = std::filesystem::file_size(path, error);
   if (error) return Status(Code::kSystem, fmt::format("cannot be read: {}", error.message()));
-  if (bytes > kMaxImageBytes) return no_plugin("is larger than 4 GiB");
-  try {
-    std::vector<std::byte> image(bytes);
-    std::ifstream in(file, std::ios::binary);
-    if (!in.read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(bytes))) {
-      return Status(Code::kSystem, "cannot be read; check its permissions");
-    }
-    return parse_note(image);
-  } catch (const std::bad_alloc&) {
-    return Status(Code::kSystem, fmt::format("cannot be read: no memory for its {} bytes", bytes));
-  }
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return base::system_error("cannot be read");
+  int failure = 0;
+  const auto read = [&](uint64_t offset, std::span<std::byte> to) {
+    const ssize_t count = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0) failure = errno;
+    return std::cmp_equal(count, to.size());
+  };
+  auto note = note_of({bytes, read});
+  if (failure != 0) return base::system_error("cannot be read", failure);
+  return note;
 }
 
 }  // namespace tutti::plugin

@@ -23,8 +23,9 @@ struct Note {
 /// The sentence that refuses a plugin whose ABI this host does not take; empty: the host takes it.
 std::string refused_abi(const Note& note);
 
-/// If the file is no plugin for this machine, the failure describes it.
-Result<Note> read_note(const std::filesystem::path& file);
+/// Reads the headers and the notes of the file, not its code. If the file is no plugin for this machine, the failure
+/// describes it.
+Result<Note> read_note(const std::filesystem::path& path);
 /// The same for a file's content. Never reads beyond it, with any content.
 Result<Note> parse_note(std::span<const std::byte> image);
 

@@ -277,6 +277,24 @@ TEST(Files, ThatAreNoPluginOfThisMachine) {
   const uint64_t too_long = good.size() + 1;
   std::memcpy(changed.data() + header.e_phoff + offsetof(Elf64_Phdr, p_filesz), &too_long, sizeof too_long);
   EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("a segment ends beyond the file's")));
+  std::vector<char> large = good;  // with one segment: notes of more than 64 KiB
+  large.resize(std::max<size_t>(good.size(), 1 << 20));
+  const uint16_t one = 1;
+  std::memcpy(large.data() + offsetof(Elf64_Ehdr, e_phnum), &one, sizeof one);
+  const Elf64_Phdr notes{.p_type = PT_NOTE,
+                         .p_flags = PF_R,
+                         .p_offset = 0,
+                         .p_vaddr = 0,
+                         .p_paddr = 0,
+                         .p_filesz = large.size(),
+                         .p_memsz = large.size(),
+                         .p_align = 4};
+  std::memcpy(large.data() + header.e_phoff, &notes, sizeof notes);
+  EXPECT_THAT(refused(large), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("bytes of notes")));
+  changed = good;
+  const uint16_t many = 10'000;
+  std::memcpy(changed.data() + offsetof(Elf64_Ehdr, e_phnum), &many, sizeof many);
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("damaged ELF header")));
   changed = good;
   changed[4] = 1;  // EI_CLASS
   EXPECT_THAT(refused(changed), HasSubstr("32-bit"));
