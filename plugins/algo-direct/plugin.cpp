@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "schedules.h"
@@ -19,17 +17,12 @@ bool can(uint32_t collective, uint32_t variant) {
 class Channels : public sdk::AlgorithmInstance {
  public:
   Channels(const tutti_topology& topology, uint32_t channels, double congestion)
-      : node_of_rank_(topology.node_of_rank, topology.node_of_rank + topology.rank_count),
-        topology_(topology),
-        channels_(channels),
-        congestion_(congestion) {
-    topology_.node_of_rank = node_of_rank_.data();
-  }
+      : spread_(spread_of(topology)), channels_(channels), congestion_(congestion) {}
 
   uint32_t channel_count() const override { return channels_; }
 
   Result<sdk::PlanBuilder> plan(const tutti_plan_request& request) const override {
-    const uint32_t ranks = topology_.rank_count;
+    const uint32_t ranks = spread_.ranks;
     if (!can(request.collective, request.variant)) return unsupported();
     if (request.channel >= channels_ || request.rank >= ranks || request.root >= ranks) {
       return Status(Code::kInvalidArgument, "channel, rank or root is out of range");
@@ -39,14 +32,13 @@ class Channels : public sdk::AlgorithmInstance {
 
   Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const override {
     if (!can(collective, variant)) return unsupported();
-    return direct::cost(collective, variant, topology_, congestion_);
+    return direct::cost(collective, variant, spread_, congestion_);
   }
 
  private:
   static Status unsupported() { return {Code::kUnsupported, "this variant does not do this collective"}; }
 
-  std::vector<uint32_t> node_of_rank_;
-  tutti_topology topology_;
+  Spread spread_;
   uint32_t channels_;
   double congestion_;
 };

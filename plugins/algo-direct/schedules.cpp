@@ -211,14 +211,18 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, uint32_t rank_count
   return plan;
 }
 
-tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_topology& topology, double congestion) {
-  const uint32_t n = topology.rank_count;
+Spread spread_of(const tutti_topology& topology) {
   std::vector<uint32_t> ranks_in_node(topology.node_count);
-  for (uint32_t rank = 0; rank < n; ++rank) ++ranks_in_node[topology.node_of_rank[rank]];
+  for (uint32_t rank = 0; rank < topology.rank_count; ++rank) ++ranks_in_node[topology.node_of_rank[rank]];
   const auto [fewest, most] = std::minmax_element(ranks_in_node.begin(), ranks_in_node.end());
-  const uint32_t inside = sdk::link_inside(topology);
-  const uint32_t peers_inside = *most - 1;
-  const uint32_t peers_outside = n - *fewest;
+  return {topology.rank_count, *fewest, *most, sdk::link_inside(topology)};
+}
+
+tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Spread& spread, double congestion) {
+  const uint32_t n = spread.ranks;
+  const uint32_t inside = spread.inside;
+  const uint32_t peers_inside = spread.most - 1;
+  const uint32_t peers_outside = n - spread.fewest;
 
   tutti_algorithm_cost cost = {};
   cost.struct_size = sizeof(cost);

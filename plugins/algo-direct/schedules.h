@@ -25,7 +25,16 @@ inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = 
 /// The plan of one rank. The request's variant can do its collective.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, uint32_t rank_count);
 
+/// The machines of the ranks.
+struct Spread {
+  uint32_t ranks;
+  uint32_t fewest;  ///< ranks of the machine with the fewest ranks
+  uint32_t most;    ///< ranks of the machine with the most ranks
+  uint32_t inside;  ///< the kind of the links inside a machine, TUTTI_LINK_*
+};
+Spread spread_of(const tutti_topology& topology);
+
 /// `congestion`: how many times longer a link takes when a rank sends to all peers at once.
-tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_topology& topology, double congestion);
+tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Spread& spread, double congestion);
 
 }  // namespace tutti::direct
