@@ -237,7 +237,7 @@ Result<std::string> Selector::excluded_by_cost(const Question& question, Candida
   if (code == TUTTI_UNSUPPORTED) return "algorithm gives no cost for it: " + plugin::take_reason();
   if (code != TUTTI_OK) {
     return Status(code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
-                  fmt::format("algorithm '{}' fails to give the cost of {}: {}; {}", candidate.name,
+                  fmt::format("algorithm '{}' fails to give the cost of {}: {}; {}", name_of(decision),
                               to_string(question.collective), plugin::take_reason(),
                               algorithm.meant ? "correct the plan file" : "take it out of plugins.algorithm"));
   }
@@ -245,7 +245,7 @@ Result<std::string> Selector::excluded_by_cost(const Question& question, Candida
     return Status(Code::kInternal,
                   fmt::format("algorithm '{}' gives a cost of {} with a number in {} that is negative or not finite "
                               "(ALG-11); take it out of plugins.algorithm",
-                              candidate.name, to_string(question.collective), wrong));
+                              name_of(decision), to_string(question.collective), wrong));
   }
   const uint32_t most = choices_.protocols[decision.protocol].properties.max_fan;
   if (cost.fan <= most) return std::string();

@@ -101,15 +101,18 @@ std::string Selector::variant_name(const Decision& decision) const {
   return variants.size() > 1 ? variants[decision.variant].name : std::string();
 }
 
+std::string Selector::name_of(const Decision& decision) const {
+  const std::string variant = variant_name(decision);
+  return fmt::format("{}{}{} × {}", algorithm_name(decision), variant.empty() ? "" : "/", variant,
+                     choices_.protocols[decision.protocol].name);
+}
+
 std::vector<Selector::Candidate> Selector::list(const Question& question) const {
   std::vector<Candidate> candidates;
   const auto add = [&](uint32_t algorithm, uint32_t variant) {
     for (uint32_t protocol = 0; protocol < choices_.protocols.size(); ++protocol) {
       Candidate candidate;
       candidate.decision = {algorithm, variant, protocol, 1, 0};
-      candidate.name = algorithm_name(candidate.decision);
-      if (const std::string name = variant_name(candidate.decision); !name.empty()) candidate.name += "/" + name;
-      candidate.name += " × " + choices_.protocols[protocol].name;
       candidates.push_back(std::move(candidate));
     }
   };
@@ -288,10 +291,11 @@ Result<std::string> Selector::explain(const Question& question) const {
   return text_of(all, choices_);
 }
 
-std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) {
+std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) const {
   std::vector<Verdict> verdicts;
   verdicts.reserve(candidates.size());
-  for (const Candidate& each : candidates) verdicts.push_back({each.decision, each.name, each.excluded, each.lists});
+  for (const Candidate& each : candidates)
+    verdicts.push_back({each.decision, name_of(each.decision), each.excluded, each.lists});
   const auto key = [](const Verdict& verdict) {
     return std::pair(verdict.excluded.empty() ? 0 : 1, verdict.decision.predicted_us);
   };

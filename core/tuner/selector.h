@@ -162,10 +162,11 @@ class Selector {
     Decision decision;
     tutti_algorithm_cost cost{};
     tutti_candidate view{};
-    std::string name;      ///< "direct/two-shot × ll"
     std::string excluded;  ///< the reason; empty: the candidate is not excluded
     std::string lists;     ///< as in Verdict
   };
+  /// "direct/two-shot × ll"
+  std::string name_of(const Decision& decision) const;
   Result<std::vector<Candidate>> judge(const Question& question) const;
   std::vector<Candidate> list(const Question& question) const;
   tutti_candidate view_of(const Decision& decision, const config::Rule* rule) const;
@@ -199,7 +200,7 @@ class Selector {
   double filled_chunks(const Question& question, const Decision& decision) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   static std::optional<size_t> best(const std::vector<Candidate>& candidates);
-  static std::vector<Verdict> in_order(const std::vector<Candidate>& candidates);
+  std::vector<Verdict> in_order(const std::vector<Candidate>& candidates) const;
 
   const config::Config& config_;
   Choices choices_;
