@@ -89,11 +89,11 @@ run "srun --mpi=pmix" srun --mpi=pmix --overcommit -n 4 "$build/bin/tutti" bench
 TUTTI_ID_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n') \
   run "srun without PMIx, with a secret" srun --mpi=none -n "$ranks" "$build/bin/tutti" bench all_gather --min 1K \
   --max 64K --factor 16
-run "tutti tune" srun --mpi=pmix -n "$ranks" "$build/bin/tutti" tune --collectives all_reduce --max 4K --factor 64 \
-  --out "$folder/table.yaml"
+run "tutti tune" srun --mpi=pmix --overcommit -n 4 "$build/bin/tutti" tune --collectives all_reduce --max 4K \
+  --factor 64 --out "$folder/table.yaml"
 grep -q "max_bytes" "$folder/table.yaml" || die "tutti tune wrote no entry"
-run "tutti topo check" srun --mpi=pmix -n "$ranks" "$build/bin/tutti" topo check configs/topologies/hgx-h200.yaml |
-  tee "$folder/checked"
+run "tutti topo check" srun --mpi=pmix --overcommit -n 4 "$build/bin/tutti" topo check \
+  configs/topologies/hgx-h200.yaml | tee "$folder/checked" || die "tutti topo check failed"
 [[ $(grep -c "plausible" "$folder/checked") == 1 ]] || die "one rank of the host must check the topology file"
 run "a program that joins by itself" srun --mpi=pmix -n "$ranks" "$build/tests/launched"
 run "sbatch of examples/deploy/slurm.sh" env PATH="$build/bin:$PATH" sbatch --quiet --wait --nodes=1 \

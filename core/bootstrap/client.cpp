@@ -55,7 +55,7 @@ void Bootstrap::Client::ask(Bytes question, base::Time deadline, Answered done) 
       if (Status status = usable(true); !status.ok()) return done(status);
       header.id = ++exchanges_;
     }
-    if (due_end_) return done(Status(Code::kRemote, *due_end_));  // both hubs are gone
+    if (due_end_) return done(Status(Code::kRemote, *due_end_));  // no hub serves any more
     header.timeout_ms = static_cast<uint32_t>(base::left_until(deadline).count());
     questions_.open(header.id, deadline + kQuestionGrace, std::move(done));
     send_now(header, std::make_shared<const Bytes>(std::move(question)));

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -31,6 +33,10 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 
 Status no_plugin(std::string text) {
   return {Code::kUnsupported, std::move(text)};
+}
+
+Status unreadable(int error) {
+  return base::system_error(error == EACCES ? "cannot be read; check its permissions" : "cannot be read", error);
 }
 
 /// Bounds-checked reads of an image, which need not be in memory as a whole.
@@ -133,7 +139,8 @@ Result<Note> note_of(const Image& image) {
     }
     if (segment->p_type != PT_NOTE || note) continue;
     if (segment->p_filesz > kMaxNoteBytes)
-      return no_plugin(fmt::format("is damaged: it has {} bytes of notes", segment->p_filesz));
+      return no_plugin(
+          fmt::format("has {} bytes of notes, and a plugin has at most {}", segment->p_filesz, kMaxNoteBytes));
     TUTTI_ASSIGN(note, find_note(image, segment->p_offset, segment->p_filesz));
   }
   if (note) return *std::move(note);
@@ -162,15 +169,21 @@ Result<Note> read_note(const std::filesystem::path& path) {
   const uint64_t bytes = std::filesystem::file_size(path, error);
   if (error) return Status(Code::kSystem, fmt::format("cannot be read: {}", error.message()));
   const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return base::system_error("cannot be read");
+  if (!file.valid()) return unreadable(errno);
   int failure = 0;
   const auto read = [&](uint64_t offset, std::span<std::byte> to) {
-    const ssize_t count = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
-    if (count < 0) failure = errno;
-    return std::cmp_equal(count, to.size());
+    while (!to.empty()) {
+      const ssize_t count = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) failure = errno;
+      if (count <= 0) return false;
+      offset += static_cast<uint64_t>(count);
+      to = to.subspan(static_cast<size_t>(count));
+    }
+    return true;
   };
   auto note = note_of({bytes, read});
-  if (failure != 0) return base::system_error("cannot be read", failure);
+  if (failure != 0) return unreadable(failure);
   return note;
 }
 

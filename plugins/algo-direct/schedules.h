@@ -25,7 +25,7 @@ inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = 
 /// The plan of one rank. The request's variant can do its collective.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, uint32_t rank_count);
 
-/// The machines of the ranks.
+/// Numbers of ranks and machines on which costs depend.
 struct Spread {
   uint32_t ranks;
   uint32_t fewest;  ///< ranks of the machine with the fewest ranks

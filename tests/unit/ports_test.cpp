@@ -276,20 +276,40 @@ TEST(Rails, OwnPortsAreOnTheRailsOfTheFirstMachine) {
     for (Port& port : ports) port.is_default = 1;
     return ports;
   };
+  const auto agreed = [](const OwnPorts& own_ports, const Ports& ports) {
+    return agreed_own_ports(own_ports, ports, {"a", "b"});
+  };
   const Ports crossed = {defaults_on({4, 5}), defaults_on({5, 4})};
-  EXPECT_THAT(agreed_own_ports({{0, 1, 0}, {0, 1, 0}}, crossed),
-              ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0, 1)));
+  EXPECT_THAT(agreed({{0, 1, 0}, {0, 1, 0}}, crossed), ElementsAre(ElementsAre(0, 1, 0), ElementsAre(1, 0, 1)));
   const Ports pairs = {defaults_on({4, 4, 5, 5}), defaults_on({5, 5, 4, 4})};
-  EXPECT_THAT(agreed_own_ports({{0, 1, 2, 3}, {0, 1, 2, 3}}, pairs),
+  EXPECT_THAT(agreed({{0, 1, 2, 3}, {0, 1, 2, 3}}, pairs),
               ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(2, 3, 0, 1)))
       << "ranks share the ports of a rail";
-  EXPECT_THAT(agreed_own_ports({{0, 1}, {0}}, crossed), Each(testing::IsEmpty())) << "unequal numbers of ranks";
+  EXPECT_THAT(agreed({{2, 2, 0, 0, 2, 2, 0, 0}, {0, 2, 3, 3, 2, 1, 0, 1}}, pairs)[1],
+              ElementsAre(0, 0, 3, 3, 1, 1, 2, 2))
+      << "each port has two ranks";
+  const auto have_none = ElementsAre(testing::IsEmpty(), testing::IsEmpty());
+  EXPECT_THAT(agreed({{0, 1}, {0}}, crossed), have_none) << "unequal numbers of ranks";
   const Ports lacking = {defaults_on({4, 5}), defaults_on({4, 6})};
-  EXPECT_THAT(agreed_own_ports({{0, 1}, {0, 1}}, lacking), Each(testing::IsEmpty())) << "no rail 5";
+  EXPECT_THAT(agreed({{0, 1}, {0, 1}}, lacking), have_none) << "no rail 5";
   const Ports unknown = {defaults_on({-1, -1}), defaults_on({-1, -1})};
-  EXPECT_THAT(agreed_own_ports({{0, 1}, {0, 1}}, unknown), Each(ElementsAre(0, 1)));
-  EXPECT_THAT(agreed_own_ports({{0, 1}, {1, 0}}, unknown), Each(testing::IsEmpty())) << "the rails may differ";
-  EXPECT_THAT(agreed_own_ports({{}, {}}, unknown), Each(testing::IsEmpty()));
+  const auto as_given = ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1));
+  EXPECT_THAT(agreed({{0, 1}, {0, 1}}, unknown), as_given);
+  EXPECT_THAT(agreed({{0, 1}, {1, 0}}, unknown), have_none) << "the rails may differ";
+  EXPECT_THAT(agreed({{}, {}}, unknown), have_none);
+  EXPECT_THAT(agreed({{1}, {1}}, unknown), ElementsAre(ElementsAre(1), ElementsAre(1)));
+  const Ports half = {defaults_on({4, -1}), defaults_on({4, -1})};
+  EXPECT_THAT(agreed({{0, 1}, {0, 1}}, half), as_given);
+  const Ports first_alone = {defaults_on({4, 5}), defaults_on({-1, -1})};
+  const Ports second_alone = {defaults_on({-1, -1}), defaults_on({4, 5})};
+  EXPECT_THAT(agreed({{0, 1}, {0, 1}}, first_alone), have_none);
+  EXPECT_THAT(agreed({{0, 1}, {0, 1}}, second_alone), have_none);
+}
+
+TEST(Rails, ContainersOfAHostHaveNoOwnPorts) {
+  const Ports ports(2);
+  EXPECT_THAT(agreed_own_ports({{1}, {1}}, ports, {"a", "b"}), ElementsAre(ElementsAre(1), ElementsAre(1)));
+  EXPECT_THAT(agreed_own_ports({{1}, {1}}, ports, {"a", "a"}), ElementsAre(testing::IsEmpty(), testing::IsEmpty()));
 }
 
 TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {

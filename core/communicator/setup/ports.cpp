@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <ranges>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -106,6 +108,13 @@ std::optional<uint32_t> least_used_port(const std::vector<Port>& ports, int32_t 
     if (!least_used || uses(port.device) < uses(*least_used)) least_used = port.device;
   }
   return least_used;
+}
+
+/// The rail of each device; -1: unknown.
+std::vector<int32_t> rails_of(const std::vector<uint32_t>& devices, const std::vector<Port>& ports) {
+  std::vector<int32_t> rails;
+  for (const uint32_t device : devices) rails.push_back(rail_of(ports, device));
+  return rails;
 }
 
 /// The rail of each channel; empty: the rail of a channel is unknown.
@@ -260,29 +269,28 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports) {
   }
 }
 
-OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports) {
-  const std::vector<uint32_t> first = own_ports.front();
+OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports, const std::vector<std::string>& host_names) {
   const OwnPorts none(own_ports.size());
-  if (first.size() < 2) return none;  // a container for each rank: ranks of one host share its ports all the same
-  if (std::ranges::all_of(own_ports, [&](const auto& own) { return own == first; })) {
-    bool equal_rails = true;
-    for (size_t machine = 1; machine < own_ports.size(); ++machine) {
-      for (const uint32_t device : first) {
-        equal_rails = equal_rails && rail_of(ports[machine], device) == rail_of(ports[0], device);
-      }
+  if (std::set(host_names.begin(), host_names.end()).size() < own_ports.size()) return none;
+  const std::vector<uint32_t> first = own_ports.front();
+  const std::vector<int32_t> rails = rails_of(first, ports.front());
+  const auto agrees = [&](size_t machine) {
+    return own_ports[machine] == first && rails_of(first, ports[machine]) == rails;
+  };
+  const auto machines = std::views::iota(size_t{0}, own_ports.size());
+  if (std::ranges::all_of(machines, agrees)) return own_ports;
+  if (std::ranges::any_of(rails, [](int32_t rail) { return rail < 0; })) return none;
+  for (const size_t machine : machines) {
+    std::vector<uint32_t>& own = own_ports[machine];
+    if (own.size() != first.size()) return none;
+    for (size_t position = 0; position < own.size(); ++position) {
+      if (rail_of(ports[machine], own[position]) != rails[position]) own[position] = TUTTI_NO_NET;
     }
-    if (equal_rails) return own_ports;
-  }
-  for (size_t machine = 0; machine < own_ports.size(); ++machine) {
-    if (own_ports[machine].size() != first.size()) return none;
-    for (size_t position = 0; position < first.size(); ++position) {
-      const int32_t rail = rail_of(ports[0], first[position]);
-      if (rail < 0) return none;
-      uint32_t& own = own_ports[machine][position];
-      if (rail_of(ports[machine], own) == rail) continue;
-      const std::optional<uint32_t> port = least_used_port(ports[machine], rail, own_ports[machine]);
+    for (size_t position = 0; position < own.size(); ++position) {
+      if (own[position] != TUTTI_NO_NET) continue;
+      const std::optional<uint32_t> port = least_used_port(ports[machine], rails[position], own);
       if (!port) return none;
-      own = *port;
+      own[position] = *port;
     }
   }
   return own_ports;

@@ -31,10 +31,10 @@ using Ports = std::vector<std::vector<Port>>;
 
 /// The ports of a machine. `defaults`: the devices that connections without a named port share.
 std::vector<Port> ports_of(const topology::System& system, const std::vector<uint32_t>& defaults);
-/// By position of the machine's ranks: the device of the rank's own port among `defaults`. A port gets at most
-/// an equal share of the ranks, rounded up. A rank gets the closest port that has a share left. If several are as
-/// close, the port with the fewest ranks is first, then the port of the lowest rail, or of the lowest number if the
-/// rail of a port is unknown.
+/// By position of the machine's ranks: the device of the rank's own port among `defaults`. A port gets at most an equal
+/// share of the ranks, rounded up. A rank gets the closest port that has a share left. Of equally close ports, the port
+/// with the fewest ranks is first, then the port of the lowest rail. If the rail of a port is unknown, the lowest
+/// device number counts.
 std::vector<uint32_t> own_ports(const topology::System& system, const std::vector<uint32_t>& defaults);
 /// The devices of the ports with the largest bandwidth.
 std::vector<uint32_t> fastest_ports(const topology::System& system);
@@ -64,11 +64,13 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports);
 /// By machine, the own ports of its ranks by position.
 using OwnPorts = std::vector<std::vector<uint32_t>>;
 
-/// Own ports by which ranks at equal positions reach each other, also if each rail is a network of its own. If the
-/// machines have the same own ports on the same rails, or on unknown rails, they stay. Else ranks get ports on the
-/// rails of the first machine. No machine has own ports if a rail is unknown or missing, or if the numbers of ranks
-/// differ. `own_ports` and `ports` have equal numbers of machines, at least one.
-OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports);
+/// Own ports by which ranks at equal positions reach each other, also if each rail is a network of its own. If all
+/// machines have the same own ports, on the same rails or all on unknown rails, the own ports stay. Otherwise ranks get
+/// ports on the rails of the first machine. No machine has own ports then if a rail is unknown or missing, or if the
+/// numbers of ranks differ. If machines have one host name, they are containers, which share the ports of their host:
+/// no machine has own ports. `own_ports` and `ports` have equal numbers of machines, at least one. `host_names`: by
+/// rank.
+OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports, const std::vector<std::string>& host_names);
 /// "rail0, rail1": the names of a machine's own ports, by position.
 std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
 /// Logs this text.

@@ -486,7 +486,7 @@ class Setup {
         if (std::cmp_equal(detour.rank, state_.rank_)) detours.push_back({detour.port, detour.gpu.data()});
       }
     }
-    if (net_ != nullptr) own_ports = communicator::agreed_own_ports(std::move(own_ports), ports_);
+    if (net_ != nullptr) own_ports = communicator::agreed_own_ports(std::move(own_ports), ports_, host_names_);
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     if (net_ != nullptr && is_first_of_node()) communicator::log_own_ports(own_ports[node], ports_[node]);
     if (net_ != nullptr) net_->share_devices(nodes_, std::move(own_ports));
