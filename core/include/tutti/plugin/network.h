@@ -96,7 +96,8 @@ typedef struct tutti_network_ops {
                              void** registration);
   int32_t (*deregister_memory)(void* connection, void* registration);
 
-  /* primitives [progress]. *request stays null where nothing could be posted now (call again later). */
+  /* primitives [progress]. *request stays null where nothing could be posted now (call again later). The host keeps the
+     buffers of a request until it is done or has failed, or until its connection is closed. */
   int32_t (*send)(void* connection, const void* address, uint64_t bytes, uint32_t tag, void* registration,
                   void** request);
   /* `count` messages (1 unless GROUPED_RECV). Fails if a message is longer than its buffer, not by TUTTI_REMOTE. */
