@@ -171,8 +171,11 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     if (decision.network != 0) gbs = 0;
     if (gbs == 0 && choices_.device == TUTTI_DEVICE_CUDA) gbs = channel_gbs(decision);
     set_cost(candidate.cost, view);
-    if (candidate.excluded.empty()) view.filled_chunks = filled_chunks(question, decision);
-    if (!candidate.excluded.empty()) view.predicted_us = -1;
+    if (candidate.excluded.empty()) {
+      view.filled_chunks = filled_chunks(question, decision);
+    } else {
+      view.predicted_us = -1;
+    }
   }
   TUTTI_TRY(ask_tuner(question, rule, candidates));
   return candidates;
