@@ -106,9 +106,10 @@ struct Pci {
 
 struct Cpu {
   int numa = -1;
-  std::string affinity;  ///< NUMA node's processors as the kernel writes a mask: "000000ff,ffff0000"; empty: not given
-  std::string arch;      ///< "x86_64", "arm64", "ppc64"
-  std::string vendor;    ///< "GenuineIntel", "AuthenticAMD"
+  std::string affinity;   ///< NUMA node's processors as the kernel writes a mask: "000000ff,ffff0000"; empty: not given
+  double processors = 0;  ///< of the NUMA node that the ranks of this host may use; 0: as many as `affinity` names
+  std::string arch;       ///< "x86_64", "arm64", "ppc64"
+  std::string vendor;     ///< "GenuineIntel", "AuthenticAMD"
   int family = 0, model = 0;
   std::string host_hash;
   std::vector<Pci> pci;

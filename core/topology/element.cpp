@@ -17,7 +17,7 @@ namespace {
 
 const std::array<ElementKind, 10> kKinds = {{
     {"system", {"version", "name"}, {"cpu"}},
-    {"cpu", {"host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"}, {"pci", "nic"}},
+    {"cpu", {"host_hash", "numaid", "affinity", "processors", "arch", "vendor", "familyid", "modelid"}, {"pci", "nic"}},
     {"pci",
      {"busid", "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "link_speed", "link_width"},
      {"pci", "gpu", "nic", "pcilink"}},
@@ -30,6 +30,7 @@ const std::array<ElementKind, 10> kKinds = {{
     {"net", {"name", "dev", "speed", "port", "latency", "guid", "maxconn", "gdr", "rail"}, {}},
 }};
 
+constexpr double kMostProcessors = 65536;  // of a NUMA node
 constexpr uint32_t kSwitchClass = 0x068000;
 constexpr uint32_t kCpuClass = 0x060400;
 /// The address of a switch in files, since a switch has none of its own; target="switch" means the same.
@@ -171,6 +172,7 @@ class Decoder {
     cpu.position = {at.line};
     TUTTI_TRY(number(at, "numaid", cpu.numa, -1, 4095));
     TUTTI_TRY(processors(at, "affinity", cpu.affinity));
+    TUTTI_TRY(real(at, "processors", cpu.processors, kMostProcessors));
     TUTTI_TRY(text(at, "arch", cpu.arch));
     TUTTI_TRY(text(at, "vendor", cpu.vendor));
     TUTTI_TRY(text(at, "host_hash", cpu.host_hash));
@@ -405,6 +407,7 @@ Element encode(const Document& document) {
   for (const Cpu& cpu : document.cpus) {
     Encoder node("cpu");
     node.text("host_hash", cpu.host_hash).number("numaid", cpu.numa, -2).text("affinity", cpu.affinity);
+    node.real("processors", cpu.processors);
     node.text("arch", cpu.arch).text("vendor", cpu.vendor);
     node.number("familyid", cpu.family, 0).number("modelid", cpu.model, 0);
     for (const Pci& device : cpu.pci) node.child(encode_pci(device));

@@ -100,6 +100,7 @@ void complete(Pci& device, const Pci& other) {
 void complete(Cpu& cpu, const Cpu& other) {
   prefer(cpu.numa, other.numa, -1);
   prefer(cpu.affinity, other.affinity, std::string());
+  prefer(cpu.processors, other.processors, 0.0);
   prefer(cpu.arch, other.arch, std::string());
   prefer(cpu.vendor, other.vendor, std::string());
   prefer(cpu.family, other.family, 0);

@@ -34,13 +34,17 @@ Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t coun
 
 namespace {
 
-/// 0 if a NUMA node does not name its processors, or by a mask that Linux does not write.
-uint32_t processors_of(const Document& document) {
-  uint32_t sum = 0;
+/// 0 if a NUMA node states neither the number nor a mask of its processors, or a mask that Linux does not write.
+double processors_of(const Document& document) {
+  double sum = 0;
   for (const Cpu& cpu : document.cpus) {
+    if (cpu.processors > 0) {
+      sum += cpu.processors;
+      continue;
+    }
     const auto processors = parse_cpu_mask(cpu.affinity);
     if (!processors.ok() || processors->empty()) return 0;
-    sum += static_cast<uint32_t>(processors->size());
+    sum += static_cast<double>(processors->size());
   }
   return sum;
 }

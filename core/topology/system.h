@@ -64,8 +64,9 @@ class System {
   int rail(uint32_t node) const { return rails_[node]; }
   /// Figures of the GPU that a node is, or on which the node's rank computes; zeros: there is none.
   const GpuFigures& gpu(uint32_t node) const { return gpus_[node]; }
-  /// Processors of all NUMA nodes; 0: the document does not name those of each node.
-  uint32_t processors() const { return processors_; }
+  /// Processors of all NUMA nodes that the ranks may use; 0: unknown, since a node states neither their number nor
+  /// their mask. A host that shares its machine may have a part of a processor.
+  double processors() const { return processors_; }
   tutti_system view() const;
 
  private:
@@ -76,7 +77,7 @@ class System {
   std::vector<tutti_system_link> links_;
   std::vector<tutti_system_path> paths_;
   std::vector<uint32_t> hops_;
-  uint32_t processors_ = 0;
+  double processors_ = 0;
 };
 
 /// "NVL", "PIX" ... and back (kInvalidArgument for an unknown name).

@@ -180,14 +180,15 @@ TEST(DryRun, HasTheLimitsOfAJob) {
   }
 }
 
-/// A machine of four GPUs whose port is the loopback of this host, at 25 Gbit/s. `processors`: its mask.
+/// A machine of four GPUs whose port is the loopback of this host, at 25 Gbit/s. `processors`: its mask, and perhaps a
+/// further entry.
 std::string file_with_loopback(const std::string& processors) {
   std::stringstream text;
   text << std::ifstream(kFile).rdbuf();
   std::string machine = text.str();
   const std::string port = "name: mlx5_0, dev: 0, speed: 100000";
   machine.replace(machine.find(port), port.size(), "name: lo, dev: 0, speed: 25000");
-  const std::string mask = "ffffffff";
+  const std::string mask = "\"ffffffff\"";
   machine.replace(machine.find(mask), mask.size(), processors);
   const auto file = std::filesystem::temp_directory_path() / ("dry_test." + std::to_string(getpid()) + ".yaml");
   std::ofstream(file) << machine;
@@ -206,10 +207,11 @@ void expect_same_times(const tuner::Selector& dry, const tuner::Selector& job) {
   }
 }
 
-/// The times that both predict are equal, too, also if the four ranks of a machine share two processors.
+/// The times that both predict are equal, too, also if the four ranks of a machine share two processors
+/// or a half.
 TEST(DryRun, PredictsWhatAJobPredicts) {
   const Settings settings = {{"settings.net.socket.interface", "[=lo]"}};
-  for (const char* processors : {"ffffffff", "00000003"}) {
+  for (const char* processors : {"\"ffffffff\"", "\"00000003\"", "\"00000003\"\n    processors: 0.5"}) {
     const std::string file = file_with_loopback(processors);
     for (const uint32_t nodes : {1u, 2u}) {
       const Job job{"host", nodes, settings};

@@ -151,6 +151,8 @@ TEST(Documents, RefusedWithPlaceAndAdvice) {
   }
   EXPECT_THAT(refusal("<system version=\"1\">\n<cpu affinity=\"zzz\"/></system>"),
               HasSubstr("a.xml:2: <cpu>: affinity: 'zzz' is no mask of processors"));
+  EXPECT_THAT(refusal("<system version=\"1\">\n<cpu processors=\"-1\"/></system>"),
+              HasSubstr("a.xml:2: <cpu>: processors=\"-1\" is no number from 0 to 65536"));
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu><nvlink target=\"2:0.0\" count=\"0\"/></gpu></pci>")),
               HasSubstr("count=\"0\" is no number from 1 to 1024"));
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu/><gpu/></pci>")), HasSubstr("second GPU"));

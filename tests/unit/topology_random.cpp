@@ -218,7 +218,17 @@ class Anything {
   }
 
   Cpu cpu(int numa) {
-    Cpu made{numa, processors(), text(), text(), number(65535) - coin(), number(65535), text(), {}, {}, {}};
+    Cpu made{numa,
+             processors(),
+             static_cast<double>(below(5)) / 2,
+             text(),
+             text(),
+             number(65535) - coin(),
+             number(65535),
+             text(),
+             {},
+             {},
+             {}};
     for (uint64_t count = below(3); count > 0; --count) made.pci.push_back(pci(4));
     for (uint64_t count = below(3); count > 0; --count) made.nics.push_back(nic());
     return made;
