@@ -32,9 +32,23 @@ Result<std::vector<Fact>> exchange(Communicator& communicator, const Fact& fact)
   return facts;
 }
 
-/// Returns when every rank has called it.
+/// A barrier: returns when every rank has called it. In round k, each rank sends to the rank 2^k after it, and receives
+/// from the rank 2^k before it. Source: Hensgen, Finkel and Manber, Two Algorithms for Barrier Synchronization, 1988.
 inline Status meet(Communicator& communicator) {
-  return exchange(communicator, uint8_t{1}).status();
+  const int ranks = communicator.size();
+  uint8_t received = 0;
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    const int next = (communicator.rank() + distance) % ranks;
+    const int previous = (communicator.rank() + ranks - distance) % ranks;
+    TUTTI_TRY(group_start());
+    const uint8_t sent = 1;
+    Status status = communicator.send(&sent, sizeof sent, DataType::kUint8, next);
+    if (status.ok()) status = communicator.recv(&received, sizeof received, DataType::kUint8, previous);
+    const Status done = group_end();
+    TUTTI_TRY(status);
+    TUTTI_TRY(done);
+  }
+  return {};
 }
 
 /// The largest value of all ranks.

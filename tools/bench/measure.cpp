@@ -25,6 +25,7 @@ struct Calls {
 };
 constexpr Calls kWarmUp{500'000, 200};
 constexpr Calls kEstimate{5'000, 10'000};
+constexpr double kShortestCallUs = 0.01;  // of a call after a barrier: noise can make the barriers alone slower
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSpoiledPlaces = 16;                // at least, in outputs of as many bytes
 constexpr size_t kLargestStride = size_t{64} << 10;  // from place to place; a message may have 128 KiB
@@ -97,8 +98,11 @@ class HostMeasurement : public Measurement {
   Status time(const Subject& subject, bool repeats, Timing& timing);
   /// Makes calls that do not count, and returns about how many µs a call takes.
   Result<double> warm_up(const Subject& subject);
-  /// The slowest rank's time of one call, in a batch that starts at a barrier.
+  /// The slowest rank's time of one call, in a batch that starts at a barrier. With Request::barrier, of one barrier
+  /// and one call.
   Result<double> time_batch(const Subject& subject, int calls);
+  /// The slowest rank's time of one of so many barriers.
+  Result<double> time_barriers(int barriers);
 
   const Request& request_;
   Communicator& communicator_;
@@ -180,8 +184,12 @@ Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timin
   const int calls = calls_of_batch(request_, estimate_us);
   std::vector<double> batches_us;
   for (int batch = 0; batch < request_.batches; ++batch) {
-    TUTTI_ASSIGN(const double batch_us, time_batch(subject, calls));
-    batches_us.push_back(batch_us);
+    TUTTI_ASSIGN(double call_us, time_batch(subject, calls));
+    if (request_.barrier) {
+      TUTTI_ASSIGN(const double barrier_us, time_barriers(calls));
+      call_us = std::max(call_us - barrier_us, kShortestCallUs);
+    }
+    batches_us.push_back(call_us);
     if (!request_.check) continue;
     TUTTI_ASSIGN(const uint64_t wrong, repeats ? count_wrong(subject) : count_not_zero(subject));
     timing.wrong = std::max(timing.wrong, wrong);
@@ -193,15 +201,25 @@ Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timin
 Result<double> HostMeasurement::time_batch(const Subject& subject, int calls) {
   TUTTI_TRY(meet(communicator_));
   auto start = Clock::now();
-  for (int i = 0; i + 1 < calls; ++i) TUTTI_TRY(subject(communicator_));
-  if (request_.check) {
-    const auto pause = Clock::now();
-    subject.spoil();
-    start += Clock::now() - pause;
+  for (int i = 0; i < calls; ++i) {
+    if (request_.barrier) TUTTI_TRY(meet(communicator_));
+    if (request_.check && i + 1 == calls) {
+      const auto pause = Clock::now();
+      subject.spoil();
+      start += Clock::now() - pause;
+    }
+    TUTTI_TRY(subject(communicator_));
   }
-  TUTTI_TRY(subject(communicator_));
   const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
   return largest(communicator_, elapsed.count() / calls);
+}
+
+Result<double> HostMeasurement::time_barriers(int barriers) {
+  TUTTI_TRY(meet(communicator_));
+  const auto start = Clock::now();
+  for (int i = 0; i < barriers; ++i) TUTTI_TRY(meet(communicator_));
+  const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
+  return largest(communicator_, elapsed.count() / barriers);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class Table : public Report {
     if (!request.session.settings.empty()) fmt::print("# settings {}\n", fmt::join(request.session.settings, " "));
     if (verbose_) fmt::print("# seed {}, start-up {:.1f} ms\n", request.seed, preamble.init_ms);
     if (request.registered) fmt::print("# buffers are registered\n");
+    if (request.barrier) fmt::print("# a barrier before each call, whose time is subtracted\n");
     if (!request.check) {
       fmt::print("# results are not checked\n");
     } else if (preamble.libraries.empty()) {

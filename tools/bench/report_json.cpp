@@ -29,6 +29,7 @@ class JsonFile : public Report {
                  {"settings", Json::object()},
                  {"seed", request.seed},
                  {"checked", request.check},
+                 {"barrier", request.barrier},
                  {"init_ms", preamble.init_ms},
                  {"device", request.device == Device::kCuda ? "cuda" : "host"}};
     for (const ProcessLocation& location : preamble.locations) {

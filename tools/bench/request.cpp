@@ -155,6 +155,11 @@ void RequestOptions::add_timing_options(CLI::App& command) {
       ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");
+  command
+      .add_flag("--barrier", request_.barrier,
+                "In host memory: a barrier before each call, so that calls do not overlap; the time of the barriers is "
+                "subtracted")
+      ->group("Timing and check");
   command.add_flag("--no-check", no_check_, "Do not check results")->group("Timing and check");
   command.add_option("--seed", request_.seed, "Of the random inputs (default: a new one)")
       ->option_text("N")
@@ -295,6 +300,7 @@ Request RequestOptions::finish() const {
   demand(cuda || request.library.empty(), "--library", "needs --device cuda");
   demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
   demand(cuda || !request.graph, "--graph", "needs --device cuda");
+  demand(!cuda || !request.barrier, "--barrier", "needs buffers in host memory (--device host)");
   demand(cuda || request.group == 1, "--group", "needs --device cuda");
   demand(cuda || !request.launch, "--launch", "needs --device cuda");
   demand(cuda || !request.registered, "--register", "needs --device cuda");

@@ -51,6 +51,7 @@ struct Request {
 
   // How it is timed.
   std::optional<int> warmup;  ///< calls before the first batch; none: as many as the measurement likes
+  bool barrier = false;       ///< a barrier before each call; the time of the barriers does not count
   int iterations = 0;         ///< calls of one batch; 0: as many as fill batch_us
   double batch_us = 20'000;
   int batches = 5;
