@@ -62,8 +62,19 @@ Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_pl
   return execution;
 }
 
+Result<tuner::Decision> Executions::decide_message(const Call& call) {
+  Shape shape = Shape::of(call, false);
+  shape.root = 0;  // the peer plays no part
+  KeptDecision& kept = message_decisions_[mix(shape.kind, shape.count) % message_decisions_.size()];
+  if (!kept.decision || kept.shape != shape) {
+    TUTTI_ASSIGN(kept.decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+    kept.shape = shape;
+  }
+  return *kept.decision;
+}
+
 Status Executions::append_message(Execution& execution, const Call& call) {
-  TUTTI_ASSIGN(execution.decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(execution.decision, decide_message(call));
   TUTTI_ASSIGN(const Program* program,
                programs_.message(execution.decision, static_cast<uint32_t>(call.root), call.receives));
   TUTTI_TRY(add_works(execution, call, *program, execution.decision.protocol));

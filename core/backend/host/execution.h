@@ -3,7 +3,9 @@
 // of the same shape only sets its buffers.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/call.h"
@@ -55,7 +57,13 @@ class Executions {
   struct alignas(64) Line {
     uint8_t bytes[64];
   };
+  struct KeptDecision {
+    Shape shape;
+    std::optional<tuner::Decision> decision;
+  };
   Result<std::unique_ptr<Execution>> make(const Call& call, bool in_place);
+  /// The decision of a send or receive. A group makes many messages of few sizes, so the last decisions are kept.
+  Result<tuner::Decision> decide_message(const Call& call);
   Status add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol);
   /// kSystem: the host has no memory of this size.
   Status reserve_scratch(Execution& execution);
@@ -64,6 +72,7 @@ class Executions {
   const tuner::Selector& selector_;
   Programs& programs_;
   ByShape<Execution> kept_;
+  std::array<KeptDecision, 16> message_decisions_;
   std::unique_ptr<Line[]> scratch_;
   uint64_t scratch_bytes_ = 0;
 };
