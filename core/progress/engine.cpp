@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -233,6 +234,7 @@ void Engine::fail(const Status& failure) {
 }
 
 void Engine::run() {
+  ::pthread_setname_np(::pthread_self(), "tutti-network");
   int idle_rounds = 0;
   while (!stopping_.load()) {
     if (is_driven()) {

@@ -2,6 +2,7 @@
 #include "progress/entry_watch.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <utility>
@@ -78,6 +79,7 @@ Status EntryWatch::look(Clock::time_point now, Clock::duration lost) {
 }
 
 void EntryWatch::run() {
+  ::pthread_setname_np(::pthread_self(), "tutti-watchdog");
   auto last = Clock::now();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kInterval, [this] { return stopping_; })) {

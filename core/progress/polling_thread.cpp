@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "progress/polling_thread.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <utility>
 
@@ -57,6 +59,7 @@ bool PollingThread::each(Step&& step) {
 }
 
 void PollingThread::run() {
+  ::pthread_setname_np(::pthread_self(), "tutti-polling");
   int idle_rounds = 0;
   while (!stopping_.load()) {
     bool moved = each([](Task& task) { return task.progress(); });
