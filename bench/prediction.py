@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted times beside measured times of collectives between two hosts.
+"""Predicted times beside measured times of collectives between hosts.
 
-The hosts are two network namespaces of this machine, joined by a pair of veth devices. Each host has a processor of its
-own. Token buckets (`tc ... tbf`) limit the link. A topology file for jobs and `tutti simulate` states the processor and
-the rate. `tutti tune --figures` measures the link first, before it is limited; --built-in-figures leaves the built-in
-figures.
+The hosts are network namespaces of this machine. A pair of veth devices joins two hosts, and a bridge joins more hosts.
+Each host has one processor; hosts beyond the number of processors share them in turn. Token buckets (`tc ... tbf`)
+limit each link. A topology file for jobs and `tutti simulate` states the processor and the rate. `tutti tune --figures`
+measures the links first, before they are limited, and the memory; --built-in-figures leaves the built-in figures.
 
 Each round runs every candidate once per cell; a cell is a collective, a number of ranks, a link and a size. The figure
 of a candidate is the median over the rounds. The last column of the tables divides the time of the choice by that of
 the best candidate: one half of the rounds finds the best candidate, and the other half compares the two, in turn.
 
 The program prints the prediction, the measurement and the error of each cell's choice, the errors over all candidates,
-and in how many cells the choice is within 10 % of the best candidate. Needs root and tc (iproute2).
+and in how many cells the choice is within 10 % of the best candidate. Calls follow each other, as in
+`tutti bench`, or have a barrier before them (--barrier). Needs root and tc (iproute2).
 """
 
 import argparse
@@ -34,7 +35,6 @@ from peers import microseconds
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
 import hosts as namespaces  # noqa: E402
 
-HOSTS = ["10.213.0.1", "10.213.0.2"]
 DEVICE = "rail0"
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]
 NEAR = 1.10  # a choice is good if the best candidate is faster by less than this factor
@@ -44,27 +44,24 @@ Cell = collections.namedtuple("Cell", "gbit collective ranks_here bytes")
 Time = collections.namedtuple("Time", "predicted measured")
 
 
-def processor(host):
-    return HOSTS.index(host) % os.cpu_count()
-
-
-def on_host(host, *command):
-    """The command line that runs a command on a host and its processor."""
-    return namespaces.within(host, "taskset", "--cpu-list", str(processor(host)), *command)
-
-
 class Jobs:
-    def __init__(self, args, folder):
+    def __init__(self, args, hosts, folder):
         self.args = args
+        self.hosts = hosts
         self.tutti = str(args.build / "bin" / "tutti")
         self.topology = pathlib.Path(folder) / "machine.yaml"
         self.output = pathlib.Path(folder) / "out.json"
         self.figures = pathlib.Path(folder) / "figures.yaml"
         self.interface = ["--set", f"settings.net.socket.interface=[={DEVICE}]"]
 
+    def on_host(self, host, *command):
+        """The command line that runs a command on a host and its processor."""
+        number = self.hosts.index(host) % os.cpu_count()
+        return namespaces.within(host, "taskset", "--cpu-list", str(number), *command)
+
     def describe(self, gbit):
         """Writes the topology of a host: what a job discovers, with the rate of the limited link."""
-        shown = subprocess.run(namespaces.within(HOSTS[0], self.tutti, "topo", "show", "--export", "yaml",
+        shown = subprocess.run(namespaces.within(self.hosts[0], self.tutti, "topo", "show", "--export", "yaml",
                                                  *self.interface), capture_output=True, text=True, check=True,
                                env=environment()).stdout
         lines = []
@@ -73,24 +70,34 @@ class Jobs:
                 fields = [f for f in line.split("{")[1].split("}")[0].split(", ") if not f.startswith("speed")]
                 line = line.split("{")[0] + "{" + ", ".join(fields + [f"speed: {gbit * 1000:g}"]) + "}"
             if line.strip().startswith("affinity:"):
-                line = line.split(":")[0] + ': "00000001"'  # one processor
+                share = min(1, os.cpu_count() / len(self.hosts))
+                line = line.split(":")[0] + f': "00000001"\n    processors: {share:g}'
             lines.append(line)
         self.topology.write_text("\n".join(lines) + "\n")
 
     def calibrate(self):
-        """Measures the network, and writes the file of hardware figures. Returns the figures as text."""
+        """Measures the network between hosts that share no processor, and the memory between two ranks of this machine.
+        Writes the file of hardware figures, and returns the figures as text."""
+        hosts = self.hosts[:max(2, os.cpu_count())]
         self.figures.unlink(missing_ok=True)
-        launched = environment() | {"WORLD_SIZE": "2", "MASTER_ADDR": HOSTS[0], "MASTER_PORT": "41990",
+        launched = environment() | {"WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": hosts[0], "MASTER_PORT": "41990",
                                     "TUTTI_ID_SECRET": secrets.token_hex(16)}
-        commands = [on_host(host, self.tutti, "tune", "--figures", *self.interface, *self.settings(), "--set",
-                            f"host={host}", "--out", str(self.figures)) for host in HOSTS]
+        commands = [self.on_host(host, self.tutti, "tune", "--figures", *self.interface, *self.settings(), "--set",
+                                 f"host={host}", "--out", str(self.figures)) for host in hosts]
         run([net.Side(command, launched | {"RANK": str(rank)}) for rank, command in enumerate(commands)])
-        return self.figures.read_text().split("{")[1].split("}")[0]
+        memory = self.figures.with_name("memory.yaml")
+        here = [self.tutti, "tune", "--figures", "--ranks", "2", *self.settings(), "--out", str(memory)]
+        run([net.Side(here, environment())])
+        lines = memory.read_text().splitlines()
+        text = self.figures.read_text() + "\n".join(lines[lines.index("memory:"):]) + "\n"
+        self.figures.write_text(text)
+        return ", ".join(part.split("}")[0] for part in text.split("{")[1:])
 
     def predict(self, collective, ranks_here, sizes):
         """{bytes: candidates} of `tutti simulate`; the chosen candidate is first."""
-        command = [self.tutti, "simulate", collective, "--topology", str(self.topology), "--nodes", "2", "--ranks",
-                   str(ranks_here), "--json", "-", *self.range(sizes), *self.settings()]
+        command = [self.tutti, "simulate", collective, "--topology", str(self.topology), "--nodes",
+                   str(len(self.hosts)), "--ranks", str(ranks_here), "--json", "-", *self.range(sizes),
+                   *self.settings()]
         shown = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
         if shown.returncode != 0:
             raise RuntimeError(shown.stderr)
@@ -101,16 +108,18 @@ class Jobs:
         """{bytes: Time} of a job in which the candidate runs each call."""
         algorithm = candidate["algorithm"] + (f"/{candidate['variant']}" if candidate["variant"] else "")
         commands = []
-        for rank in range(2 * ranks_here):
-            command = [self.tutti, "bench", collective, "--ranks", str(2 * ranks_here), "--rank", str(rank),
-                       "--set", f"host={HOSTS[rank // ranks_here]}", "--set", f"algorithm={algorithm}",
+        ranks = len(self.hosts) * ranks_here
+        for rank in range(ranks):
+            host = self.hosts[rank // ranks_here]
+            command = [self.tutti, "bench", collective, "--ranks", str(ranks), "--rank", str(rank),
+                       "--set", f"host={host}", "--set", f"algorithm={algorithm}",
                        "--set", f"protocol={candidate['protocol']}", "--set", f"topology.file={self.topology}",
                        *self.interface, *self.settings(), *self.range(sizes), "--repeat", str(BATCHES),
-                       "--warmup", str(self.args.warmup),
-                       "--in-place", "only" if collective == "broadcast" else "no"]
+                       "--in-place", "only" if collective == "broadcast" else "no",
+                       *(["--barrier"] if collective in self.args.barrier else [])]
             output = ["--json", str(self.output)] if rank == 0 else []
-            commands.append(on_host(HOSTS[rank // ranks_here], *command, *output))
-        with_id = environment() | {"TUTTI_ID": f"{HOSTS[0]}:41999:{secrets.token_hex(16)}"}
+            commands.append(self.on_host(host, *command, *output))
+        with_id = environment() | {"TUTTI_ID": f"{self.hosts[0]}:41999:{secrets.token_hex(16)}"}
         run([net.Side(command, with_id) for command in commands])
         key = "in_place_time_us" if collective == "broadcast" else "time_us"
         return {row["bytes"]: Time(row["predicted_us"], row[key])
@@ -177,7 +186,7 @@ class Cells:
 def run_round(jobs, args, gbit, cells):
     for ranks_here in args.ranks:
         for collective in args.collectives:
-            sizes = sizes_of(args, collective, 2 * ranks_here)
+            sizes = sizes_of(args, collective, len(jobs.hosts) * ranks_here)
             predictions = jobs.predict(collective, ranks_here, sizes)
             candidates = {c["name"]: c for row in predictions.values() for c in row}
             for size, row in predictions.items():
@@ -240,7 +249,7 @@ def report(args, cells):
         for ranks_here in args.ranks:
             for collective in args.collectives:
                 keep = lambda c, want=(gbit, collective, ranks_here): c[:3] == want  # noqa: E731
-                lines += [f"**{collective}, 2 × {ranks_here} ranks, {gbit:g} Gbit/s**", "", *table(cells, keep)]
+                lines += [f"**{collective}, {args.hosts} × {ranks_here} ranks, {gbit:g} Gbit/s**", "", *table(cells, keep)]
                 lines += details(cells, keep) if args.all else []
     return "\n".join(lines + summary(cells))
 
@@ -249,19 +258,30 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="the build folder")
     parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("--hosts", type=int, default=2, help="how many hosts (default 2)")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2], help="ranks of each host (default 1 2)")
     parser.add_argument("--gbit", nargs="+", type=float, default=[10, 1], help="rates of the link (default 10 1)")
     parser.add_argument("--min", type=size_bytes, default=8, help="smallest size, for example 8 or 4K (default 8)")
     parser.add_argument("--max", type=size_bytes, default=16 << 20, help="largest size (default 16M)")
     parser.add_argument("--factor", type=int, default=16, help="from one size to the next (default 16)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate (default 3)")
-    parser.add_argument("--warmup", type=int, default=1, metavar="N",
-                        help="calls before the first batch (default 1; 200 for several ranks per host)")
+    parser.add_argument("--barrier", nargs="+", choices=COLLECTIVES, default=[],
+                        help="collectives with a barrier before each call (`tutti bench --barrier`)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all jobs")
     parser.add_argument("--built-in-figures", action="store_true", help="do not measure the network first")
     parser.add_argument("--all", action="store_true", help="also print all candidates")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
+
+
+def make_hosts(count):
+    def nothing(*_, **__):
+        """The kernel removes the hosts with the program."""
+
+    names = [f"10.213.0.{number}" for number in range(1, count + 1)]
+    if count == 2:
+        return namespaces.make_hosts(nothing, rails=1, names=names)
+    return namespaces.make_cluster(nothing, count, names=names)
 
 
 def main():
@@ -270,18 +290,17 @@ def main():
         sys.exit("tc is missing; install the package iproute2")
     namespaces.isolate()
     namespaces.require_links()
-    # The kernel removes the hosts with the program.
-    namespaces.make_hosts(lambda *call, **options: None, rails=1, names=HOSTS)
+    hosts = make_hosts(args.hosts)
     cells = Cells()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            jobs = Jobs(args, folder)
+            jobs = Jobs(args, hosts, folder)
             if not args.built_in_figures:
                 cells.figures = jobs.calibrate()
             for turn in range(args.rounds):
                 for gbit in args.gbit:
                     print(f"round {turn + 1} of {args.rounds}: {gbit:g} Gbit/s", file=sys.stderr)
-                    for host in HOSTS:
+                    for host in hosts:
                         namespaces.limit_rate(host, DEVICE, gbit)
                     jobs.describe(gbit)
                     run_round(jobs, args, gbit, cells)

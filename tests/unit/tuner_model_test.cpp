@@ -117,6 +117,30 @@ TEST(TunerModel, ProcessorsTakeTimeForAllMessagesOfAMachine) {
   EXPECT_NEAR(time(1, 1'000'000, unsummed), 1 + 2 * 8 * (3 * 0.5 + 1e6 / 10e3), 1e-6);
 }
 
+/// Eight ranks. An end of a message takes 1 µs of a processor, and a switch takes 10 µs. Turns end before the message
+/// is there.
+TEST(TunerModel, EndsOfMessagesOverNetworksTakeASwitchIfRanksShareProcessors) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.switch_us = 10;
+  topology.latency_us[TUTTI_LINK_NETWORK] = 1000;
+  topology.gap_us[TUTTI_LINK_NETWORK] = 1;
+  tutti_candidate candidate = candidate_of(1, 0, TUTTI_LINK_NETWORK);
+  candidate.machine_messages[TUTTI_LINK_NETWORK] = 10'000;
+  const auto end_us = [&](double processors, uint32_t collective) {
+    topology.processors = processors;
+    tutti_call call = call_of(0);
+    call.collective = collective;
+    tutti_candidate asked = candidate;
+    Model({}, topology).predict(call, asked);
+    return asked.predicted_us * processors / 10'000;
+  };
+  EXPECT_NEAR(end_us(8, TUTTI_ALL_REDUCE), 1, 1e-6) << "each rank has a processor";
+  EXPECT_NEAR(end_us(6.4, TUTTI_ALL_REDUCE), 1 + 10 / 4.0, 1e-6) << "a quarter of the processors has a second rank";
+  EXPECT_NEAR(end_us(4, TUTTI_ALL_REDUCE), 1 + 10, 1e-6);
+  EXPECT_NEAR(end_us(1, TUTTI_ALL_REDUCE), 1 + 2 * 10, 1e-6) << "four times as many ranks, twice as many switches";
+  EXPECT_NEAR(end_us(1, TUTTI_BROADCAST), 1, 1e-6) << "calls that follow each other share the switches";
+}
+
 /// Eight ranks. The messages take 2 µs, and each turn takes 100 µs.
 TEST(TunerModel, RanksThatPassDataOnWaitForPartsOfTurns) {
   tutti_topology topology = topology_of(kOneNode);
@@ -146,6 +170,7 @@ TEST(TunerModel, ReceiversWaitForTurnsOfRanksThatShareProcessors) {
   topology.switch_us = 100;
   tutti_candidate candidate = candidate_of(2, 0);
   candidate.hops[TUTTI_LINK_NETWORK] = 1;
+  candidate.filled_chunks = 1e-9F;  // messages take no time of processors
   tutti_call call = call_of(0);
   constexpr double kFlight = 0.05;  // of the message over the network, in turns
   const auto turns = [&](double processors) {
