@@ -249,7 +249,8 @@ def report(args, cells):
         for ranks_here in args.ranks:
             for collective in args.collectives:
                 keep = lambda c, want=(gbit, collective, ranks_here): c[:3] == want  # noqa: E731
-                lines += [f"**{collective}, {args.hosts} × {ranks_here} ranks, {gbit:g} Gbit/s**", "", *table(cells, keep)]
+                title = f"**{collective}, {args.hosts} × {ranks_here} ranks, {gbit:g} Gbit/s**"
+                lines += [title, "", *table(cells, keep)]
                 lines += details(cells, keep) if args.all else []
     return "\n".join(lines + summary(cells))
 
