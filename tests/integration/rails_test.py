@@ -43,7 +43,7 @@ class TwoRails(unittest.TestCase):
         outputs = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
         for rank, (out, err) in zip(ranks, outputs):
             self.assertEqual(rank.returncode, 0, out + err)
-        return outputs[0][0]
+        return "".join(outputs[0])
 
     def sent_by(self, rail):
         out = ip("netns", "exec", self.hosts[0], "cat", f"/sys/class/net/rail{rail}/statistics/tx_bytes").stdout
@@ -58,6 +58,15 @@ class TwoRails(unittest.TestCase):
         self.bench("--min", "4M", "--max", "4M", "--iters", "3", "--repeat", "1", "--set", "channels=1")
         sent = sorted([self.sent_by(0), self.sent_by(1)])
         self.assertLess(sent[0], 0.1 * sum(sent), f"bytes by rail: {sent}")
+
+    def test_a_port_that_one_host_lacks_is_told(self):
+        ip("-n", self.hosts[1], "address", "flush", "dev", "rail1")
+        said = self.bench("--min", "4M", "--max", "4M", "--iters", "3", "--repeat", "1", "--set", "channels=2")
+        self.assertIn(f"warn 0/2 host '{self.hosts[0]}' has 2 of its fastest network ports (rail0, rail1), and host "
+                      f"'{self.hosts[1]}' has 1 (rail0): the host with fewer ports limits the speed; check its ports",
+                      said)
+        self.assertIn("wrong 0", said)
+        self.assertLess(self.sent_by(1), 0.1 * self.sent_by(0))
 
 
 def network_namespaces():

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -310,6 +311,23 @@ TEST(Rails, ContainersOfAHostHaveNoOwnPorts) {
   const Ports ports(2);
   EXPECT_THAT(agreed_own_ports({{1}, {1}}, ports, {"a", "b"}), ElementsAre(ElementsAre(1), ElementsAre(1)));
   EXPECT_THAT(agreed_own_ports({{1}, {1}}, ports, {"a", "a"}), ElementsAre(testing::IsEmpty(), testing::IsEmpty()));
+}
+
+TEST(Ports, AHostWithFewerFastPortsIsNamed) {
+  const auto named = [](const std::string& name, bool is_default) {
+    Port made = port(0, 0, is_default);
+    std::ranges::copy(name, made.name.begin());
+    return made;
+  };
+  const std::vector<Port> two = {named("rail0", true), named("slow", false), named("rail1", true)};
+  const std::vector<Port> one = {named("rail0", true), named("rail1", false)};
+  const std::vector<uint32_t> nodes = {0, 0, 1, 2};
+  const std::vector<std::string> names = {"a", "a", "b", "c"};
+  EXPECT_EQ(uneven_ports_text({two, two, two}, nodes, names), "");
+  EXPECT_EQ(uneven_ports_text({two, one, two}, nodes, names),
+            "host 'a' has 2 of its fastest network ports (rail0, rail1), and host 'b' has 1 (rail0)");
+  EXPECT_EQ(uneven_ports_text({one, one, two}, nodes, names),
+            "host 'c' has 2 of its fastest network ports (rail0, rail1), and host 'a' has 1 (rail0)");
 }
 
 TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {

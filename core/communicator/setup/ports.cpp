@@ -302,8 +302,39 @@ std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<P
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports) {
-  if (!own.empty()) log::info("own ports of this machine's ranks: {}", own_ports_text(own, ports));
+std::string uneven_ports_text(const Ports& ports, std::span<const uint32_t> nodes,
+                              std::span<const std::string> host_names) {
+  const auto defaults = [](const std::vector<Port>& of) {
+    return std::ranges::count_if(of, [](const Port& port) { return port.is_default != 0; });
+  };
+  const auto fewest = std::ranges::min_element(ports, {}, defaults);
+  const auto most = std::ranges::max_element(ports, {}, defaults);
+  if (defaults(*fewest) == defaults(*most)) return {};
+  const auto host_of = [&](auto machine) {
+    const auto rank = std::ranges::find(nodes, static_cast<uint32_t>(machine - ports.begin()));
+    return host_names[static_cast<size_t>(rank - nodes.begin())];
+  };
+  const auto names_of = [](const std::vector<Port>& of) {
+    std::vector<const char*> names;
+    for (const Port& port : of) {
+      if (port.is_default != 0) names.push_back(port.name.data());
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  return fmt::format("host '{}' has {} of its fastest network ports ({}), and host '{}' has {} ({})", host_of(most),
+                     defaults(*most), names_of(*most), host_of(fewest), defaults(*fewest), names_of(*fewest));
+}
+
+void log_ports(const OwnPorts& own_ports, const Ports& ports, std::span<const uint32_t> nodes,
+               std::span<const std::string> host_names, uint32_t rank) {
+  if (rank == 0) {
+    const std::string text = uneven_ports_text(ports, nodes, host_names);
+    if (!text.empty()) log::warn("{}: the host with fewer ports limits the speed; check its ports", text);
+  }
+  const uint32_t machine = nodes[rank];
+  const bool is_first = std::ranges::find(nodes, machine) - nodes.begin() == rank;
+  if (!is_first || own_ports[machine].empty()) return;
+  log::info("own ports of this machine's ranks: {}", own_ports_text(own_ports[machine], ports[machine]));
 }
 
 Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,

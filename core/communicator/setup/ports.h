@@ -73,8 +73,14 @@ using OwnPorts = std::vector<std::vector<uint32_t>>;
 OwnPorts agreed_own_ports(OwnPorts own_ports, const Ports& ports, const std::vector<std::string>& host_names);
 /// "rail0, rail1": the names of a machine's own ports, by position.
 std::string own_ports_text(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
-/// Logs this text.
-void log_own_ports(const std::vector<uint32_t>& own, const std::vector<Port>& ports);
+/// "host 'a' has 2 of its fastest network ports (rail0, rail1), and host 'b' has 1 (rail0)": the machines with the most
+/// and the fewest default ports; empty if all machines have equal numbers. `host_names`: by rank; `nodes`: the machine
+/// of each rank.
+std::string uneven_ports_text(const Ports& ports, std::span<const uint32_t> nodes,
+                              std::span<const std::string> host_names);
+/// Rank 0 warns of uneven ports. The first rank of each machine logs its own ports.
+void log_ports(const OwnPorts& own_ports, const Ports& ports, std::span<const uint32_t> nodes,
+               std::span<const std::string> host_names, uint32_t rank);
 
 struct Connected {
   program::Instance instance;

@@ -476,19 +476,19 @@ class Setup {
     std::vector<backend::Detour> detours;
     if (net_ != nullptr) ports_.resize(node_count_);
     communicator::OwnPorts own_ports(node_count_);
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank].empty()) continue;
-      TUTTI_ASSIGN(communicator::MachineFacts facts, communicator::decode_facts(all[rank]));
+    for (size_t from = 0; from < all.size(); ++from) {
+      if (all[from].empty()) continue;
+      TUTTI_ASSIGN(communicator::MachineFacts facts, communicator::decode_facts(all[from]));
       figures.push_back(facts.figures);
-      if (net_ != nullptr) ports_[nodes_[rank]] = std::move(facts.ports);
-      own_ports[nodes_[rank]] = std::move(facts.own_ports);
+      if (net_ != nullptr) ports_[nodes_[from]] = std::move(facts.ports);
+      own_ports[nodes_[from]] = std::move(facts.own_ports);
       for (const communicator::Detour& detour : facts.detours) {
         if (std::cmp_equal(detour.rank, state_.rank_)) detours.push_back({detour.port, detour.gpu.data()});
       }
     }
     if (net_ != nullptr) own_ports = communicator::agreed_own_ports(std::move(own_ports), ports_, host_names_);
-    const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
-    if (net_ != nullptr && is_first_of_node()) communicator::log_own_ports(own_ports[node], ports_[node]);
+    const auto rank = static_cast<uint32_t>(state_.rank_);
+    if (net_ != nullptr) communicator::log_ports(own_ports, ports_, nodes_, host_names_, rank);
     if (net_ != nullptr) net_->share_devices(nodes_, std::move(own_ports));
     communicator::set_limits(device(), max_channels_, links_, hardware_, communicator::slowest(figures), topology_,
                              choices_);
