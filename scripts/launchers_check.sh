@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs `tutti bench all_reduce`, `tutti tune` and `tutti topo check` under three launchers, on this machine: Open MPI's
-# mpirun, Slurm's srun and torchrun.
+# mpirun, Slurm's srun and torchrun. Then `tutti bench` starts ranks over ssh.
 # scripts/launchers_check.sh [BUILD]     default: build/release
 #
-# Needs root, Open MPI, PMIx and Slurm (./dev setup --all), and the target `launched`. See slurm_check.sh and
-# torchrun_check.sh.
+# Needs root, Open MPI, PMIx, Slurm and OpenSSH (./dev setup --all), and the target `launched`. See slurm_check.sh,
+# torchrun_check.sh and ssh_check.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-build/release}
@@ -32,3 +32,5 @@ printf '\nlaunchers_check: srun and sbatch\n'
 scripts/slurm_check.sh "$build"
 printf '\nlaunchers_check: torchrun\n'
 scripts/torchrun_check.sh "$build"
+printf '\nlaunchers_check: ssh\n'
+scripts/ssh_check.sh "$build"
