@@ -134,10 +134,11 @@ std::vector<Key> make_machine_keys() {
           Type::kText, "hardware.file", "",
           "Hardware figures (latencies, bandwidths) that replace figures of the built-in table, which predictions use.",
           false),
-      choice("affinity", "auto", {"auto", "ignore_mask", "off"},
-             "Whether a rank's buffers and threads are placed on the processors of its NUMA node, which is that of its "
-             "GPU: auto, on those that the rank may use; ignore_mask, on all of them; off.",
-             false),
+      choice(
+          "affinity", "auto", {"auto", "ignore_mask", "off"},
+          "Whether Tutti's threads run on the processors of the rank's NUMA node, which is that of its GPU: auto, on "
+          "the processors that the rank may use; ignore_mask, on all of them; off.",
+          false),
       words(Type::kText, "host", "", "Pretend that this rank runs on a host of this name.", false),
   };
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -32,6 +33,8 @@ Engine::Engine(Options options) : options_(std::move(options)), bell_(std::make_
 
 Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
+  cpu_set_t processors;
+  if (::sched_getaffinity(0, sizeof processors, &processors) == 0) engine->processors_ = processors;
   engine->bell_->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (engine->bell_->event_fd < 0) {
     return Status(Code::kSystem,
@@ -86,7 +89,7 @@ void Engine::add(std::shared_ptr<Task> task) {
 void Engine::add_polling(std::shared_ptr<Task> task) {
   const std::lock_guard lock(pollers_mutex_);
   if (pollers_.size() < std::max(options_.polling_threads, 1u))
-    pollers_.push_back(std::make_unique<PollingThread>(options_.on_failure));
+    pollers_.push_back(std::make_unique<PollingThread>(options_.on_failure, processors_));
   pollers_[next_poller_++ % pollers_.size()]->add(std::move(task));
 }
 

@@ -53,6 +53,7 @@ class Engine {
     std::function<void(Status)> on_failure;  ///< called once by each thread that makes progress, at most
     uint32_t polling_threads = 1;            ///< most threads for tasks that poll; at least 1
   };
+  /// Polling threads start later, and use the processors that the calling thread has now.
   static Result<std::unique_ptr<Engine>> create(Options options);
   ~Engine();
 
@@ -139,6 +140,7 @@ class Engine {
   std::atomic<bool> stopping_{false};
   std::vector<std::unique_ptr<PollingThread>> pollers_;  // made when tasks that poll are added
   std::mutex pollers_mutex_;                             // guards pollers_ and next_poller_
+  std::optional<cpu_set_t> processors_;                  // of the polling threads; none: unknown
   size_t next_poller_ = 0;
   uint64_t seen_moves_ = 0;  // of all pollers, by the engine's thread
 

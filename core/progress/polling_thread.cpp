@@ -16,8 +16,8 @@ constexpr std::chrono::microseconds kPollInterval{100};
 
 }  // namespace
 
-PollingThread::PollingThread(std::function<void(Status)> on_failure)
-    : on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
+PollingThread::PollingThread(std::function<void(Status)> on_failure, const std::optional<cpu_set_t>& processors)
+    : on_failure_(std::move(on_failure)), processors_(processors), thread_([this] { run(); }) {}
 
 PollingThread::~PollingThread() {
   {
@@ -59,6 +59,8 @@ bool PollingThread::each(Step&& step) {
 }
 
 void PollingThread::run() {
+  // The name comes last: tests read the processors of threads with this name.
+  if (processors_) ::sched_setaffinity(0, sizeof *processors_, &*processors_);
   ::pthread_setname_np(::pthread_self(), "tutti-polling");
   int idle_rounds = 0;
   while (!stopping_.load()) {

@@ -2,12 +2,15 @@
 // A thread that moves tasks which nothing rings for, such as relays of GPUs: it polls them.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -23,7 +26,8 @@ class Task;
 /// this object's thread; the tasks then rest.
 class PollingThread {
  public:
-  explicit PollingThread(std::function<void(Status)> on_failure);
+  /// `processors`: on which the thread runs; none: on those of the calling thread.
+  PollingThread(std::function<void(Status)> on_failure, const std::optional<cpu_set_t>& processors);
   ~PollingThread();  ///< stops the thread, then destroys the tasks
   PollingThread(const PollingThread&) = delete;
   PollingThread& operator=(const PollingThread&) = delete;
@@ -41,6 +45,7 @@ class PollingThread {
   bool each(Step&& step);
 
   std::function<void(Status)> on_failure_;
+  std::optional<cpu_set_t> processors_;
   std::mutex mutex_;  // guards tasks_; held during a round
   std::vector<std::shared_ptr<Task>> tasks_;
   std::atomic<bool> failed_{false};  // release by the thread, acquire in has_failed()
