@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "topology/affinity.h"
 #include "topology/system.h"
 
 namespace tutti::topology {
@@ -201,9 +202,15 @@ void Checker::check_neighbours() {
 
 void Checker::check_affinity() {
   for (const Cpu& cpu : document_.cpus) {
+    const std::string node = cpu.numa < 0 ? "the CPU" : fmt::format("NUMA node {}", cpu.numa);
+    const auto mask = parse_cpu_mask(cpu.affinity);
+    if (mask.ok() && !mask->empty() && cpu.processors > static_cast<double>(mask->size())) {
+      add(Severity::kWarning, cpu.position,
+          fmt::format("{} states {:g} processors, and its affinity has {}", node, cpu.processors, mask->size()),
+          "predictions count the larger number: lower processors, or correct affinity");
+    }
     const auto on_cpu = std::ranges::count(gpus_, &cpu, &Located::cpu);
     if (on_cpu == 0 || !cpu.affinity.empty()) continue;
-    const std::string node = cpu.numa < 0 ? "the CPU" : fmt::format("NUMA node {}", cpu.numa);
     add(Severity::kWarning, cpu.position, fmt::format("{} with {} GPUs has no affinity", node, on_cpu),
         "their ranks are not bound to its processors: copy the mask from /sys/devices/system/node/node*/cpumap");
   }

@@ -184,6 +184,13 @@ class Bench(ToolTest):
         self.assertEqual(len({(result["type"], result["op"]) for result in results}), 12 * 6)
         self.assertTrue(all("time_us" not in result and result["in_place_wrong"] == 0 for result in results))
 
+    def test_a_barrier_before_each_call(self):
+        for ranks in (1, 3):
+            with self.subTest(ranks):
+                document = json.loads(self.run_ok("bench", "broadcast", "--ranks", ranks, "--barrier", "--json", *SMALL))
+                self.assertIs(document["barrier"], True)
+                self.assertEqual((document["ranks"], document["wrong"]), (ranks, 0))
+
     def test_csv(self):
         lines = self.run_ok("bench", "all_gather", "--csv", *SMALL).splitlines()
         self.assertTrue(lines[0].startswith("bytes,count,type,op,root,time_us"))

@@ -154,6 +154,9 @@ TEST(TopologyCheck, GpusWantProcessors) {
               ElementsAre(HasSubstr("2 warning: NUMA node 0 with 1 GPUs has no affinity")));
   const std::string without_gpus = R"(<cpu numaid="1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85"/>)";
   EXPECT_THAT(findings(cpu(gpu(0, "")) + without_gpus + "\n"), Not(Contains(HasSubstr("affinity"))));
+  EXPECT_THAT(findings(cpu(gpu(0, ""), R"(affinity="0000000f" processors="4.5")")),
+              ElementsAre(HasSubstr("2 warning: NUMA node 0 states 4.5 processors, and its affinity has 4")));
+  EXPECT_THAT(findings(cpu(gpu(0, ""), R"(affinity="0000000f" processors="0.5")")), IsEmpty());
 }
 
 TEST(TopologyCheck, WhatCannotBeBuiltIsAnError) {

@@ -338,6 +338,20 @@ TEST(SystemNodes, AsTheDocumentSays) {
   EXPECT_EQ(&view.paths[3 * view.node_count + 1], &system.path(3, 1));
 }
 
+TEST(SystemNodes, ProcessorsAreStatedOrCounted) {
+  Document machine = test::dgx1v();
+  ASSERT_THAT(machine.cpus, SizeIs(2));
+  machine.cpus[0].affinity = "0000000f";
+  machine.cpus[1].affinity = "000000f0,00000000";
+  EXPECT_EQ(built(machine).processors(), 8);
+  machine.cpus[1].processors = 0.5;
+  EXPECT_EQ(built(machine).processors(), 4.5) << "the stated number replaces the mask";
+  machine.cpus[1].affinity = "";
+  EXPECT_EQ(built(machine).processors(), 4.5);
+  machine.cpus[1].processors = 0;
+  EXPECT_EQ(built(machine).processors(), 0) << "a NUMA node states nothing";
+}
+
 TEST(SystemNodes, GpusInPciOrderAndNumbered) {
   Document document = test::workstation();
   document.cpus[0].pci = {test::gpu(bus(7), 0, 80), test::gpu(bus(5), 0, 80), test::gpu(bus(6), -1, 80)};

@@ -183,10 +183,12 @@ Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timin
   TUTTI_ASSIGN(const double estimate_us, warm_up(subject));
   const int calls = calls_of_batch(request_, estimate_us);
   std::vector<double> batches_us;
+  int unclear = 0;  // batches in which the barriers alone took longer
   for (int batch = 0; batch < request_.batches; ++batch) {
     TUTTI_ASSIGN(double call_us, time_batch(subject, calls));
     if (request_.barrier) {
       TUTTI_ASSIGN(const double barrier_us, time_barriers(calls));
+      if (call_us <= barrier_us) ++unclear;
       call_us = std::max(call_us - barrier_us, kShortestCallUs);
     }
     batches_us.push_back(call_us);
@@ -195,6 +197,12 @@ Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timin
     timing.wrong = std::max(timing.wrong, wrong);
   }
   summarize(batches_us, timing);
+  if (unclear > 0 && communicator_.rank() == 0) {
+    fmt::print(stderr,
+               "tutti: {}: in {} of {} batches, the barriers alone took longer than barriers and calls; the time "
+               "is too short to tell, raise --iters or --repeat\n",
+               to_string(subject.problem), unclear, request_.batches);
+  }
   return {};
 }
 

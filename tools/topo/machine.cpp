@@ -193,12 +193,13 @@ std::string cpu_text(const Cpu& cpu) {
 }
 
 std::string processors_text(const Cpu& cpu) {
-  const auto processors = parse_cpu_mask(cpu.affinity);
+  const auto mask = parse_cpu_mask(cpu.affinity);
+  const size_t in_mask = mask.ok() ? mask->size() : 0;
   std::string text = cpu.vendor.empty() ? cpu.arch : cpu.vendor;
-  if (processors.ok() && !processors->empty()) {
-    text += fmt::format("{}{} processor{}", text.empty() ? "" : ", ", processors->size(),
-                        processors->size() == 1 ? "" : "s");
-  }
+  if (in_mask == 0 && cpu.processors == 0) return text;
+  if (!text.empty()) text += ", ";
+  if (cpu.processors > 0) text += fmt::format("{:g}{}", cpu.processors, in_mask > 0 ? " of " : " processors");
+  if (in_mask > 0) text += fmt::format("{} processor{}", in_mask, in_mask == 1 ? "" : "s");
   return text;
 }
 
