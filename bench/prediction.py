@@ -65,12 +65,13 @@ class Jobs:
                                                  *self.interface), capture_output=True, text=True, check=True,
                                env=environment()).stdout
         lines = []
+        numa_nodes = sum(line.strip().startswith("affinity:") for line in shown.splitlines())
+        share = min(1, os.cpu_count() / len(self.hosts)) / numa_nodes
         for line in shown.splitlines():
             if f"name: {DEVICE}," in line:
                 fields = [f for f in line.split("{")[1].split("}")[0].split(", ") if not f.startswith("speed")]
                 line = line.split("{")[0] + "{" + ", ".join(fields + [f"speed: {gbit * 1000:g}"]) + "}"
             if line.strip().startswith("affinity:"):
-                share = min(1, os.cpu_count() / len(self.hosts))
                 line = line.split(":")[0] + f': "00000001"\n    processors: {share:g}'
             lines.append(line)
         self.topology.write_text("\n".join(lines) + "\n")
@@ -78,7 +79,7 @@ class Jobs:
     def calibrate(self):
         """Measures the network between hosts that share no processor, and the memory between two ranks of this machine.
         Writes the file of hardware figures, and returns the figures as text."""
-        hosts = self.hosts[:max(2, os.cpu_count())]
+        hosts = self.hosts[:os.cpu_count()]
         self.figures.unlink(missing_ok=True)
         launched = environment() | {"WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": hosts[0], "MASTER_PORT": "41990",
                                     "TUTTI_ID_SECRET": secrets.token_hex(16)}
@@ -272,7 +273,12 @@ def parse_arguments():
     parser.add_argument("--built-in-figures", action="store_true", help="do not measure the network first")
     parser.add_argument("--all", action="store_true", help="also print all candidates")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if os.cpu_count() < 2:
+        parser.error("needs two processors: the calibration is between two hosts with a processor each")
+    if args.hosts < 2 or (args.hosts > os.cpu_count() and args.hosts % os.cpu_count() != 0):
+        parser.error(f"--hosts: write a number from 2 on that is at most {os.cpu_count()} or a multiple of it")
+    return args
 
 
 def make_hosts(count):

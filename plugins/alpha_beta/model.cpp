@@ -65,7 +65,7 @@ void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
   const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
   candidate.channels = channels(candidate, bytes);
   const bool all_wait = all_wait_for_all(call.collective);
-  candidate.predicted_us = microseconds(candidate, bytes, candidate.channels, all_wait ? message_switch_us() : 0);
+  candidate.predicted_us = microseconds(candidate, bytes, candidate.channels, all_wait ? end_switch_us() : 0);
   candidate.predicted_us += all_wait ? turns_microseconds(candidate) : relays_microseconds(candidate);
 }
 
@@ -111,7 +111,7 @@ double Model::link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t
 }
 
 double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels,
-                           double message_switch_us) const {
+                           double switch_us_of_end) const {
   double latency_us = constants_.call_us;
   double wire_us = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
@@ -123,7 +123,7 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
     wire_us = std::max(wire_us, candidate.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
   const double path_us = latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
-  return std::max(path_us, constants_.call_us + processor_microseconds(candidate, bytes, message_switch_us));
+  return std::max(path_us, constants_.call_us + processor_microseconds(candidate, bytes, switch_us_of_end));
 }
 
 /// The time in which the receivers of the critical path wait for turns of other ranks. A rank that sends is at any
@@ -154,16 +154,17 @@ double Model::relays_microseconds(const tutti_candidate& candidate) const {
   return (candidate.hops[TUTTI_LINK_SHM] - 1) * (ranks - 1) * switch_us_ / kCallsOfTurn;
 }
 
-/// The processor time of switches for an end of a message over a network, if r ranks share a processor: √(r / 2)
-/// switches, since looks that find nothing grow with the ranks. Source: 1 to 8 ranks per processor, docs/results.md.
-double Model::message_switch_us() const {
+/// The processor time of switches for an end of a message over a network. For r ranks of a processor, r - 1 switches if
+/// r is less than 2, else √(r / 2): looks that find nothing grow with the ranks. Source: 1 to 8 ranks per processor,
+/// docs/results.md.
+double Model::end_switch_us() const {
   if (processors_ <= 0) return 0;
   const double ranks = most_ranks_ / processors_;  // of one processor
   return (ranks < 2 ? std::max(ranks - 1, 0.0) : std::sqrt(ranks / 2)) * switch_us_;
 }
 
 /// The time in which the processors of a machine send and receive the messages of its ranks; 0: they are no limit.
-double Model::processor_microseconds(const tutti_candidate& candidate, double bytes, double message_switch_us) const {
+double Model::processor_microseconds(const tutti_candidate& candidate, double bytes, double switch_us_of_end) const {
   if (processors_ <= 0) return 0;
   double work_us = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
@@ -175,7 +176,7 @@ double Model::processor_microseconds(const tutti_candidate& candidate, double by
     const double wire =
         candidate.machine_wire[link] > 0 ? candidate.machine_wire[link] : all_ranks * candidate.wire[link];
     const double filled = candidate.filled_chunks > 0 ? candidate.filled_chunks : 1;
-    const double switch_us = link == TUTTI_LINK_NETWORK ? message_switch_us : 0;
+    const double switch_us = link == TUTTI_LINK_NETWORK ? switch_us_of_end : 0;
     work_us += messages * filled * (gap_us_[link] + switch_us + candidate.protocol_latency_us[link] / 2);
     if (processor_gbs_[link] <= 0) continue;
     const double payload_gbs = processor_gbs_[link] * candidate.protocol_efficiency[link];

@@ -38,13 +38,12 @@ class Model {
   uint32_t channels(const tutti_candidate& candidate, double bytes) const;
   double channel_gbs(const tutti_candidate& candidate, uint32_t link) const;
   double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
-  /// `message_switch_us`: processor time of each end of a message over a network, beyond its gap.
-  double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels,
-                      double message_switch_us) const;
+  /// `switch_us_of_end`: processor time of each end of a message over a network, beyond its gap.
+  double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels, double switch_us_of_end) const;
   double turns_microseconds(const tutti_candidate& candidate) const;
   double relays_microseconds(const tutti_candidate& candidate) const;
-  double message_switch_us() const;
-  double processor_microseconds(const tutti_candidate& candidate, double bytes, double message_switch_us) const;
+  double end_switch_us() const;
+  double processor_microseconds(const tutti_candidate& candidate, double bytes, double switch_us_of_end) const;
 
   Constants constants_;
   std::array<double, TUTTI_LINK_COUNT> bandwidth_gbs_;
