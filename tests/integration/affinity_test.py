@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The setting `affinity` decides on which processors Tutti's threads run.
 
-Jobs run with a mask of their own. The test reads the masks of their threads. It exits with 77 if this machine reports no
-NUMA nodes, or if it may use one processor of the node alone.
+Jobs run with a mask of their own. The test reads the masks of their threads. It exits with 77 if this machine reports
+no NUMA nodes, or if it may use one processor of the node alone.
 
 Run as: affinity_test.py PATH_OF_TUTTI [cuda]
 With `cuda`, the ranks compute on GPUs, and polling threads are checked, too.
@@ -62,8 +62,8 @@ class Affinity(unittest.TestCase):
     names = ["tutti-network", "tutti-watchdog"]
 
     def expect(self, affinity, mask, of_threads):
-        """A job of two ranks in one process, which has this mask: Tutti's threads get the masks that `of_threads` takes,
-        and all other threads of ranks have the mask of the process in the end."""
+        """A job of two ranks in one process, which has this mask: Tutti's threads get masks that `of_threads` takes, and
+        all other threads of ranks have the mask of the process in the end."""
         command = ["taskset", "--cpu-list", ",".join(map(str, sorted(mask))), TUTTI, "bench", "all_reduce", "--threads",
                    "--ranks", str(RANKS), "--hosts", "a,b", "--set", f"affinity={affinity}", "--set", "network=socket",
                    "--max", "8", "--repeat", "1000000", "--no-check", "--device", DEVICE]

@@ -187,7 +187,8 @@ class Bench(ToolTest):
     def test_a_barrier_before_each_call(self):
         for ranks in (1, 3):
             with self.subTest(ranks):
-                document = json.loads(self.run_ok("bench", "broadcast", "--ranks", ranks, "--barrier", "--json", *SMALL))
+                said = self.run_ok("bench", "broadcast", "--ranks", ranks, "--barrier", "--json", *SMALL)
+                document = json.loads(said)
                 self.assertIs(document["barrier"], True)
                 self.assertEqual((document["ranks"], document["wrong"]), (ranks, 0))
 
