@@ -62,8 +62,8 @@ class Affinity(unittest.TestCase):
     names = ["tutti-network", "tutti-watchdog"]
 
     def expect(self, affinity, mask, of_threads):
-        """A job of two ranks in one process, which has this mask: Tutti's threads get masks that `of_threads` takes, and
-        all other threads of ranks have the mask of the process in the end."""
+        """A job of two ranks in one process, which has this mask: Tutti's threads get masks that `of_threads` takes.
+        All other threads have the mask of the process in the end."""
         command = ["taskset", "--cpu-list", ",".join(map(str, sorted(mask))), TUTTI, "bench", "all_reduce", "--threads",
                    "--ranks", str(RANKS), "--hosts", "a,b", "--set", f"affinity={affinity}", "--set", "network=socket",
                    "--max", "8", "--repeat", "1000000", "--no-check", "--device", DEVICE]
