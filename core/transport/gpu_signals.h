@@ -15,12 +15,17 @@ namespace tutti::transport {
 class GpuSignals {
  public:
   /// `at`: mailbox in which the GPU signals the peer; `of`: mailbox in which the GPU is signaled.
-  GpuSignals(tutti_cuda_mailbox* at, tutti_cuda_mailbox* of) : at_(at), of_(of) {}
+  GpuSignals(tutti_cuda_mailbox* at, tutti_cuda_mailbox* of) : at_(at), of_(of), done_(load(at->done)) {}
 
   /// The GPU has filled slots for messages before this number.
   uint32_t tail() const { return load(at_->tail); }
-  /// The GPU is done with messages before this number.
-  uint32_t done() const { return load(at_->done); }
+  /// The GPU is done with messages before this number, which never falls. The number in the mailbox may fall: at the
+  /// end of a wave, a kernel signals all peers the number that is right for the peer with the largest lag.
+  uint32_t done() const {
+    const uint32_t now = load(at_->done);
+    if (is_after(now, done_)) done_ = now;
+    return done_;
+  }
   /// Tells the GPU that messages before this number have come.
   void deliver(uint32_t tail) { store(of_->tail, tail); }
   /// Tells the GPU that the peer is done with messages before this number. The number may have been told before.
@@ -42,6 +47,7 @@ class GpuSignals {
 
   tutti_cuda_mailbox* at_;
   tutti_cuda_mailbox* of_;
+  mutable uint32_t done_;              // the largest number that this rank's GPU has signaled so far
   std::optional<uint32_t> peer_done_;  // nothing: the peer has said nothing so far
 };
 

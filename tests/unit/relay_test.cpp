@@ -211,6 +211,29 @@ TEST_P(RelayTest, DoneSlotsAreToldAfterASliceThatWasRefused) {
   EXPECT_TRUE(eventually([&] { return b_->done_of_peer() == 1; }));
 }
 
+/// At the end of a wave, a kernel signals the number of the peer with the largest lag.
+TEST_P(RelayTest, ADoneSignalThatFallsTakesNoRoomBack) {
+  open();
+  b_->finish(2);
+  ASSERT_TRUE(eventually([&] { return a_->has_room(kSlots + 1); }));
+  b_->finish(1);
+  a_->send(kSlots + 1, {5});
+  ASSERT_TRUE(eventually([&] { return b_->has(kSlots + 1); }));
+  EXPECT_EQ(b_->receive(kSlots + 1, 1), std::vector<uint8_t>{5});
+  EXPECT_TRUE(eventually([&] { return a_->done_of_peer() == kSlots + 2; }));
+}
+
+/// In the first waves, this number lies before the first message.
+TEST_P(RelayTest, ADoneSignalBeforeTheFirstMessageTakesNoRoom) {
+  open();
+  b_->finish(0u - 2 * kSlots);
+  for (uint32_t number = 0; number < kSlots; ++number) {
+    a_->send(number, {static_cast<uint8_t>(number)});
+    ASSERT_TRUE(eventually([&] { return b_->has(number); }));
+  }
+  EXPECT_EQ(a_->done_of_peer(), 0u);
+}
+
 TEST_P(RelayTest, ASlotIsPostedAgainWhenTheGpuIsDoneWithIt) {
   open();
   ASSERT_TRUE(eventually([&] { return fake_.posted(kFirstSlice, kFirstSlice) == 2; })) << "at both ends";
