@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs jobs of Tutti under PyTorch's torchrun, on this machine.
+# Runs jobs of Tutti, and a program that joins by itself, under PyTorch's torchrun, on this machine.
 # scripts/torchrun_check.sh [BUILD]     default: build/release
 #
 # Takes the torchrun of the PATH. If there is none, Debian's python3-torch is unpacked into build/torch (140 MB are
@@ -43,16 +43,19 @@ trap 'rm -rf "$folder"' EXIT
 export TUTTI_BOOTSTRAP_INTERFACE='[=lo]' OMP_NUM_THREADS=1 # torchrun warns if it sets the number of threads itself
 TUTTI_ID_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export TUTTI_ID_SECRET
-of_four() { # of_four ARGUMENT...: the command of four ranks
-  printf '\ntorchrun_check: tutti %s\n' "$*"
-  timeout 120 "${torchrun[@]}" --nproc_per_node=4 --no_python -- "$build/bin/tutti" "$@" 2>&1 | tee "$output" ||
+of_four() { # of_four PROGRAM ARGUMENT...: four ranks of a program of the build
+  local program=$1
+  shift
+  printf '\ntorchrun_check: %s %s\n' "${program##*/}" "$*"
+  timeout 120 "${torchrun[@]}" --nproc_per_node=4 --no_python -- "$build/$program" "$@" 2>&1 | tee "$output" ||
     die "the job failed"
   ! grep -q "has no secret" "$output" || die "the secret did not reach the ranks"
 }
-of_four bench all_reduce --min 8 --max 64K --factor 16
+of_four bin/tutti bench all_reduce --min 8 --max 64K --factor 16
 grep -q "all_reduce, 4 ranks as processes" "$output" || die "the job has no table of 4 ranks"
-of_four tune --collectives all_reduce --max 4K --factor 64 --out "$folder/table.yaml"
+of_four bin/tutti tune --collectives all_reduce --max 4K --factor 64 --out "$folder/table.yaml"
 grep -q "max_bytes" "$folder/table.yaml" || die "tutti tune wrote no entry"
-of_four topo check configs/topologies/hgx-h200.yaml
+of_four bin/tutti topo check configs/topologies/hgx-h200.yaml
 [[ $(grep -c "plausible" "$output") == 1 ]] || die "one rank of the host must check the topology file"
+of_four tests/launched
 echo "torchrun_check: all jobs ended with code 0"

@@ -21,7 +21,8 @@ class CheckedBench(unittest.TestCase):
         return result.stdout if code == 0 else result.stdout + result.stderr
 
     def check(self, ran, collective, ranks, *arguments):
-        """Runs the collective in three sizes: every output is right, and of the candidate whose name begins so."""
+        """Runs the collective in three sizes: every output is right, and of a candidate whose name begins with `ran`, a
+        text or a tuple of texts."""
         command = ["bench", collective, "--ranks", ranks, "--threads", "--type", "int8", "--json", *SIZES, *arguments]
         document = json.loads(self.tutti(*command))
         self.assertEqual(document["wrong"], 0, command)

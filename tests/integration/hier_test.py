@@ -92,6 +92,12 @@ class Hier(CheckedBench):
                           code=1)
         self.assertIn("a hierarchy needs machines with equal numbers of ranks", text)
 
+    def test_uneven_hosts_use_other_algorithms(self):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"):
+            for hosts, ranks in (("a,b", 3), ("a,b,c", 5)):
+                with self.subTest(f"{collective}, {ranks} ranks on {hosts}"):
+                    self.check(("direct/", "ring/", "tree/"), collective, ranks, "--hosts", hosts)
+
     def test_plans_that_are_too_large_for_a_proof_are_excluded(self):
         call = ("explain", "all_gather", "--size", "64K", "--topology", TOPOLOGY, "--nodes", 256, "--set",
                 "topology.host_ranks=gpu")

@@ -45,9 +45,9 @@ def own_name():
         return "127.0.0.1"
 
 
-def run_ranks(count, variables_of, arguments=(), program=None):
-    """((output, errors), code) of each rank."""
-    command = [program] if program else [TUTTI, *BENCH, *arguments]
+def run_ranks(count, variables_of, arguments=(), program=None, command=None):
+    """((output, errors), code) of each rank, which runs the program, the command or a bench."""
+    command = command or ([program] if program else [TUTTI, *BENCH, *arguments])
     ranks = [subprocess.Popen(command, env=environment(**variables_of(rank)), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
     try:
@@ -73,6 +73,34 @@ class Launchers(unittest.TestCase):
                                              "TUTTI_ID_SECRET": secret})
         self.check(results)
         self.assertEqual([errors for (_, errors), _ in results], ["", "", ""])
+
+    def test_tune_by_variables_of_torchrun_and_kubernetes(self):
+        port, secret = free_port() - 1, secrets.token_hex(16)
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / "table.yaml"
+            results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                                 "MASTER_PORT": str(port), "TUTTI_ID_SECRET": secret},
+                                command=[TUTTI, "tune", "--collectives", "all_reduce", "--max", "4K", "--factor", "64",
+                                         "--limit", "5", "--out", str(table)])
+            self.assertEqual([code for _, code in results], [0, 0], results)
+            self.assertIn("max_bytes", table.read_text())
+
+    def test_processes_with_one_rank_are_named(self):
+        port, secret = free_port() - 1, secrets.token_hex(16)
+        results = run_ranks(3, lambda rank: {"RANK": str(min(rank, 1)), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": secret,
+                                             "TUTTI_TIMEOUTS_BOOTSTRAP": "10s"})
+        self.assertEqual([code for _, code in results], [1, 1, 1], results)
+        self.assertIn("rank 1 joined twice: ", "".join(errors for (_, errors), _ in results))
+
+    def test_processes_with_different_numbers_of_ranks_are_named(self):
+        port, secret = free_port() - 1, secrets.token_hex(16)
+        results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(2 + rank), "MASTER_ADDR": "127.0.0.1",
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": secret,
+                                             "TUTTI_TIMEOUTS_BOOTSTRAP": "10s"})
+        self.assertEqual([code for _, code in results], [1, 1], results)
+        for (_, errors), _ in results:
+            self.assertIn("ranks disagree on their number: rank ", errors)
 
     def test_without_a_secret_each_rank_warns(self):
         port = free_port() - 1
