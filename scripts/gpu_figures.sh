@@ -196,7 +196,7 @@ hier() {
           --hosts "$(IFS=,; echo "${names[*]:0:hosts}")" --set network=socket --set "algorithm=hier/$variant" \
           --set "protocol=$protocol" --min 64 --max 4M --factor 16 --iters 20 --repeat 3 >"$out/hier.log" 2>&1 ||
           code=1
-        echo "$variant $collective, $ranks ranks on $hosts hosts, $protocol: $(tail -n 1 "$out/hier.log" | cut -c 1-300)"
+        echo "$variant $collective, $ranks ranks on $hosts hosts, $protocol: $(tail -n 1 "$out/hier.log")"
       done
     done
   done <<END
