@@ -15,7 +15,6 @@
 #   networks  several networks in one communicator
 #   hosts    four ranks on two pretended hosts that share the GPUs, over TCP on the loopback: measures hardware figures,
 #            then the median time by algorithm
-#   hier     every variant of hier on three to five pretended hosts that share the GPUs, over TCP on the loopback
 #   pxn      messages that pass through memory of a second GPU: scripts/gpu_pxn.py; needs two GPUs
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
@@ -187,30 +186,6 @@ hosts() {
   done
   return "$code"
 }
-hier() {
-  local variant collectives ranks hosts collective protocol code=0 names=(a b c d e)
-  while read -r variant collectives hosts ranks; do
-    for collective in ${collectives//,/ }; do
-      for protocol in simple ll; do
-        timeout 60 "$build/bin/tutti" bench "$collective" -n "$ranks" --threads --device cuda \
-          --hosts "$(IFS=,; echo "${names[*]:0:hosts}")" --set network=socket --set "algorithm=hier/$variant" \
-          --set "protocol=$protocol" --min 64 --max 4M --factor 16 --iters 20 --repeat 3 >"$out/hier.log" 2>&1 ||
-          code=1
-        echo "$variant $collective, $ranks ranks on $hosts hosts, $protocol: $(tail -n 1 "$out/hier.log")"
-      done
-    done
-  done <<END
-exchange all_reduce,all_gather,reduce_scatter,broadcast,reduce,all_to_all 3 6
-ring all_reduce 3 6
-tree all_reduce 5 10
-doubling all_reduce 5 5
-doubling all_gather,reduce_scatter 4 4
-bruck all_gather,reduce_scatter,all_to_all 5 5
-multiplying all_reduce 5 5
-binomial broadcast,reduce 5 5
-END
-  return "$code"
-}
 networks() {
   local plugin code=0 mocks=tests/networks
   for plugin in examples/tutti-net-unix_stream $mocks/tutti-net-device $mocks/tutti-net-device_flushed; do
@@ -231,7 +206,7 @@ for step in "$@"; do
   case $step in
     build) build_all || { echo "FAILED: build"; exit 1; } ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | networks | hosts | hier) "$step" ;;
+    tune | compare | blocks | start | network | networks | hosts) "$step" ;;
     pxn | protocols | failover | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;

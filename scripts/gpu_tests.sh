@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
-# Steps, the quickest first: stress recursive strands large many registered family matrix random kill stop.
-# Without any, all of them.
+# Steps, the quickest first: stress recursive strands large many registered family matrix random kill stop affinity
+# hier. Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
@@ -12,7 +12,8 @@ build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 steps=("$@")
-((${#steps[@]})) || steps=(stress recursive strands large many registered family matrix random kill stop)
+((${#steps[@]})) || steps=(stress recursive strands large many registered family matrix random kill stop affinity
+  hier)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
 read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
 limit=${LIMIT:-150}
@@ -137,13 +138,35 @@ random() {
       --ranks "${ranks[0]}" --calls "${CALLS:-4000}" --streams "$streams"
   done
 }
+affinity() { part "affinity" python3 tests/integration/affinity_test.py "$build/bin/tutti" cuda; }
+# Every variant of hier, on pretended hosts that share the GPUs, over TCP on the loopback.
+of_hier() { # of_hier VARIANT HOSTS RANKS COLLECTIVE...
+  local variant=$1 hosts=$2 ranks=$3 collective protocol names=(a b c d e)
+  for collective in "${@:4}"; do
+    for protocol in simple ll; do
+      part "hier $variant $collective, $ranks ranks on $hosts hosts, $protocol" "$build/bin/tutti" bench "$collective" \
+        -n "$ranks" --threads --device cuda --hosts "$(IFS=, && echo "${names[*]:0:hosts}")" --set network=socket \
+        --set "algorithm=hier/$variant" --set "protocol=$protocol" --min 64 --max 4M --factor 16 --iters 20 --repeat 3
+    done
+  done
+}
+hier() {
+  of_hier exchange 3 6 all_reduce all_gather reduce_scatter broadcast reduce all_to_all
+  of_hier multiplying 5 5 all_reduce
+  of_hier binomial 5 5 broadcast reduce
+  of_hier ring 3 6 all_reduce
+  of_hier tree 5 10 all_reduce
+  of_hier doubling 5 5 all_reduce
+  of_hier doubling 4 4 all_gather reduce_scatter
+  of_hier bruck 5 5 all_gather reduce_scatter all_to_all
+}
 stop_ranks() { part "stopped ranks" python3 tests/fault/stop_test.py "$build/bin/tutti" --gpus; }
 kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/tutti" --gpus; }
 
 for step in "${steps[@]}"; do
   case $step in
     stress | recursive | strands | large | many | registered) "$step" ;;
-    family | matrix | random) "$step" ;;
+    family | matrix | random | affinity | hier) "$step" ;;
     kill) kill_ranks ;;
     stop) stop_ranks ;;
     *) echo "there is no step '$step'"; exit 1 ;;
