@@ -141,11 +141,11 @@ random() {
 affinity() { part "affinity" python3 tests/integration/affinity_test.py "$build/bin/tutti" cuda; }
 # Every variant of hier, on pretended hosts that share the GPUs, over TCP on the loopback.
 of_hier() { # of_hier VARIANT HOSTS RANKS COLLECTIVE...
-  local variant=$1 hosts=$2 ranks=$3 collective protocol names=(a b c d e)
+  local variant=$1 hosts=$2 n=$3 collective protocol names=(a b c d e)
   for collective in "${@:4}"; do
     for protocol in simple ll; do
-      part "hier $variant $collective, $ranks ranks on $hosts hosts, $protocol" "$build/bin/tutti" bench "$collective" \
-        -n "$ranks" --threads --device cuda --hosts "$(IFS=, && echo "${names[*]:0:hosts}")" --set network=socket \
+      part "hier $variant $collective, $n ranks on $hosts hosts, $protocol" "$build/bin/tutti" bench "$collective" \
+        -n "$n" --threads --device cuda --hosts "$(IFS=, && echo "${names[*]:0:hosts}")" --set network=socket \
         --set "algorithm=hier/$variant" --set "protocol=$protocol" --min 64 --max 4M --factor 16 --iters 20 --repeat 3
     done
   done
