@@ -3,7 +3,7 @@
 # mpirun, Slurm's srun and torchrun. Then `tutti bench` starts ranks over ssh.
 # scripts/launchers_check.sh [BUILD]     default: build/release
 #
-# Needs root, Open MPI, PMIx, Slurm and OpenSSH (./dev setup --all), and the target `launched`. See slurm_check.sh,
+# Needs root, Open MPI, PMIx and Slurm (./dev setup --all), and the target `launched`. See slurm_check.sh,
 # torchrun_check.sh and ssh_check.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,4 +33,4 @@ scripts/slurm_check.sh "$build"
 printf '\nlaunchers_check: torchrun\n'
 scripts/torchrun_check.sh "$build"
 printf '\nlaunchers_check: ssh\n'
-scripts/ssh_check.sh "$build"
+scripts/ssh_check.sh "$build" || (($? == 77))
