@@ -4,7 +4,8 @@
 # Steps, the quickest first: stress recursive strands large many registered family matrix random kill stop affinity
 # hier. Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
-# Environment: RANKS (rank counts, but of affinity and hier; default 2 and the number of GPUs), CALLS (of the random test, 4000),
+# Environment: RANKS (rank counts, but of affinity and hier; default 2 and the number of GPUs),
+# CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
 # Exit code: 1 where something failed, 2 where something did not run for want of time, 77 where there is no GPU.
 set -uo pipefail

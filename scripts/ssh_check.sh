@@ -4,8 +4,8 @@
 #
 # Needs root and the packages openssh-server and openssh-client. If sshd is missing, the script installs it where CI is
 # true, and exits with 77 elsewhere: the package starts an sshd for the whole network on machines with systemd.
-# The sshd of the script listens on the loopback, on a free port, and takes one key that is made here. Its files lie in a
-# temporary folder, except for /run/sshd, which sshd needs.
+# The sshd of the script listens on the loopback, on a free port, and takes one key that is made here. Its files lie in
+# a temporary folder, except for /run/sshd, which sshd needs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$(realpath "${1:-build/release}")
@@ -16,7 +16,10 @@ die() {
   exit 1
 }
 if [[ ! -x $sshd && ${CI:-} == true ]]; then
-  apt-get install -qq -y --no-install-recommends openssh-server openssh-client >/dev/null || die "apt-get install failed"
+  packages=(openssh-server openssh-client)
+  apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null ||
+    { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null; } ||
+    echo "ssh_check: apt-get install failed"
 fi
 [[ -x $sshd ]] || { echo "ssh_check: skipped: $sshd is missing; install openssh-server"; exit 77; }
 for tool in ssh ssh-keygen; do
