@@ -39,20 +39,8 @@ BANDS = [(0, 1 << 62, None)]
 BATCHES = 5
 
 
-def names_of(count):
-    """A host is named like its address, as mpirun wants it."""
-    return [f"10.213.0.{number}" for number in range(1, count + 1)]
-
-
 def make_hosts(args):
-    def nothing(*_, **__):
-        """The kernel removes the hosts with the program."""
-
-    options = {"names": names_of(args.hosts), "mtu": args.mtu, "gbit": args.gbit}
-    if args.hosts == 2:
-        hosts = namespaces.make_hosts(nothing, rails=1, **options)
-    else:
-        hosts = namespaces.make_cluster(nothing, args.hosts, **options)
+    hosts = namespaces.make_network(args.hosts, mtu=args.mtu, gbit=args.gbit)
     if args.congestion:
         for host in hosts:
             set_congestion(host, args.congestion)

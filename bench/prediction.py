@@ -281,23 +281,13 @@ def parse_arguments():
     return args
 
 
-def make_hosts(count):
-    def nothing(*_, **__):
-        """The kernel removes the hosts with the program."""
-
-    names = [f"10.213.0.{number}" for number in range(1, count + 1)]
-    if count == 2:
-        return namespaces.make_hosts(nothing, rails=1, names=names)
-    return namespaces.make_cluster(nothing, count, names=names)
-
-
 def main():
     args = parse_arguments()
     if shutil.which("tc") is None:
         sys.exit("tc is missing; install the package iproute2")
     namespaces.isolate()
     namespaces.require_links()
-    hosts = make_hosts(args.hosts)
+    hosts = namespaces.make_network(args.hosts)
     cells = Cells()
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -45,9 +45,9 @@ def own_name():
         return "127.0.0.1"
 
 
-def run_ranks(count, variables_of, arguments=(), program=None, command=None):
-    """((output, errors), code) of each rank, which runs the program, the command or a bench."""
-    command = command or ([program] if program else [TUTTI, *BENCH, *arguments])
+def run_ranks(count, variables_of, arguments=(), command=None):
+    """((output, errors), code) of each rank, which runs the command or a bench."""
+    command = command or [TUTTI, *BENCH, *arguments]
     ranks = [subprocess.Popen(command, env=environment(**variables_of(rank)), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
     try:
@@ -191,12 +191,12 @@ class Launchers(unittest.TestCase):
     def test_a_program_joins_by_itself(self):
         port = free_port() - 1
         results = run_ranks(3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": own_name(),
-                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "5" * 32}, program=LAUNCHED)
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "5" * 32}, command=[LAUNCHED])
         self.assertEqual([errors for (_, errors), _ in results], ["", "", ""])
         self.check_programs([line for (output, _), _ in results for line in output.splitlines()], 3)
 
     def test_a_program_without_a_launcher_is_alone(self):
-        (((output, _), _),) = run_ranks(1, lambda rank: {}, program=LAUNCHED)
+        (((output, _), _),) = run_ranks(1, lambda rank: {}, command=[LAUNCHED])
         self.check_programs(output.splitlines(), 1)
 
     def mpirun(self, ranks, *command, **variables):
