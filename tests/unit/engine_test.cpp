@@ -6,11 +6,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "unit/required.h"
 
@@ -31,6 +34,7 @@ class EventSource {
     ops_.arm = [](void* context) -> int32_t {
       auto& self = *static_cast<EventSource*>(context);
       ++self.arms_;
+      if (self.on_arm_) self.on_arm_();
       uint64_t events = 0;
       const bool had_events = read(self.fd_, &events, sizeof events) > 0;
       if (had_events) ++self.wakes_;
@@ -38,6 +42,8 @@ class EventSource {
     };
   }
   ~EventSource() { close(fd_); }
+  /// Called before the source is added.
+  void set_on_arm(std::function<void()> on_arm) { on_arm_ = std::move(on_arm); }
   Engine::Source source() {
     return {&ops_, this, true, nullptr, "here", [](std::string_view, int32_t) { return Status(); }};
   }
@@ -51,6 +57,7 @@ class EventSource {
  private:
   int fd_;
   tutti_network_ops ops_{};
+  std::function<void()> on_arm_;
   std::atomic<int> arms_{0}, wakes_{0};
 };
 
@@ -92,6 +99,28 @@ class Busy : public Task {
  private:
   std::atomic<bool> stopped_{false};
   std::atomic<int> rounds_{0};
+};
+
+/// A task on the engine's own thread that reads the rounds of a busy task in each of its own rounds.
+class Observer : public Task {
+ public:
+  explicit Observer(const Busy& busy) : busy_(busy) {}
+  Result<bool> progress() override {
+    readings_ = {readings_[1], readings_[2], busy_.rounds()};
+    ++calls_;
+    return false;
+  }
+  bool idle() const override { return true; }
+  int calls() const { return calls_; }
+  /// Whether the busy task moved data between the previous sleep and this sleep. In the engine's thread, at arm().
+  /// The newest reading is from this sleep, the second from the round before, and the third from the previous sleep.
+  /// A round can be counted here before the polling thread counts its move.
+  bool moved_before_sleep() const { return calls_ >= 3 && readings_[1] - readings_[0] > 1; }
+
+ private:
+  const Busy& busy_;
+  std::array<int, 3> readings_{};
+  std::atomic<int> calls_{0};
 };
 
 /// A task that holds data back, which a peer may need.
@@ -161,21 +190,23 @@ TEST(Engine, LooksForTheDataOfAPeer) {
 
 /// Polling threads look at their connections themselves. Events of these connections wake no thread, and are not lost.
 TEST(Engine, LeavesTheNetworkToBusyPollingThreads) {
-  EventSource source;
-  const auto engine = engine_on(source);
   const auto busy = std::make_shared<Busy>();
+  const auto observer = std::make_shared<Observer>(*busy);
+  EventSource source;
+  std::atomic<int> wrong_arms{0};
+  source.set_on_arm([&] { wrong_arms += observer->moved_before_sleep(); });
+  const auto engine = engine_on(source);
   engine->add(busy);
   ASSERT_TRUE(eventually([&] { return busy->rounds() > 100; }));
-  engine->add(std::make_shared<Quiet>());
+  engine->add(observer);
   constexpr int kEvents = 300;
   for (int i = 0; i < kEvents; ++i) {
     source.happen();
     const int rounds = busy->rounds();
-    std::this_thread::sleep_for(100us);
-    ASSERT_TRUE(eventually([&] { return busy->rounds() > rounds + 50; }));
+    const int calls = observer->calls();
+    ASSERT_TRUE(eventually([&] { return busy->rounds() > rounds + 50 && observer->calls() > calls + 2; }));
   }
-  // A polling thread that gets no processor for a millisecond counts as idle.
-  EXPECT_LT(source.wakes(), kEvents / 3);
+  EXPECT_EQ(wrong_arms, 0);
   busy->stop();
   const int before = source.wakes();
   source.happen();
