@@ -237,7 +237,7 @@ TEST(Shrink, NamesListsOfDifferentLengths) {
 }
 
 TEST(Shrink, NamesARankThatDoesNotCall) {
-  const Settings impatient{{"timeouts.bootstrap", "5s"}};
+  const Settings impatient{{"timeouts.bootstrap", "10s"}};  // of the creation, too
   on_ranks(
       4, kSettings[0],
       [](Communicator& comm) {
@@ -247,7 +247,7 @@ TEST(Shrink, NamesARankThatDoesNotCall) {
         EXPECT_EQ(status.code(), Code::kTimeout);
         EXPECT_THAT(status.to_string(), HasSubstr("excludes rank 1, so ranks 0,2,3 meet as ranks 0-2"));
         EXPECT_THAT(status.to_string(), HasSubstr("rank 1 of 3 did not join within"));
-        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
         EXPECT_TRUE(comm.barrier().ok());
       },
       impatient);
@@ -269,7 +269,7 @@ TEST(Shrink, ARankThatWasExcludedCannotComeBack) {
              }
              EXPECT_TRUE(comm.barrier().ok());
            },
-           {{"timeouts.bootstrap", "3s"}});
+           {{"timeouts.bootstrap", "8s"}});  // of the creation, too
 }
 
 TEST(Shrink, NamesTheSettingThatForbidsIt) {

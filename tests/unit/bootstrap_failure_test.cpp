@@ -44,7 +44,8 @@ TEST(Joining, NamesTheMissing) {
   const UniqueId id = make_id();
   const std::vector<int> present = {0, 1, 3, 4};
   in_ranks(4, [&](int i) {
-    const auto joined = Bootstrap::join(id, present[static_cast<size_t>(i)], 8, base::time_in(base::Milliseconds(300)));
+    const auto joined =
+        Bootstrap::join(id, present[static_cast<size_t>(i)], 8, base::time_in(base::Milliseconds(2000)));
     EXPECT_EQ(joined.status().code(), Code::kTimeout);
     EXPECT_THAT(text_of(joined.status()), HasSubstr("ranks 2,5-7 of 8 did not join within "));
   });
@@ -144,7 +145,7 @@ TEST(Calls, NamesTheRankThatCallsSomethingElse) {
 TEST(Calls, NamesTheRankThatDoesNotCall) {
   const Group group = make_group(3);
   in_ranks(2, [&](int rank) {
-    const Status status = group[static_cast<size_t>(rank)]->barrier(base::time_in(base::Milliseconds(200)));
+    const Status status = group[static_cast<size_t>(rank)]->barrier(base::time_in(base::Milliseconds(1000)));
     EXPECT_EQ(status.code(), Code::kTimeout);
     EXPECT_THAT(text_of(status), HasSubstr("barrier: rank 2 of 3 did not call it within "));
   });
@@ -157,7 +158,7 @@ TEST(Calls, EndAtTheFirstDeadlineOfTheirRanks) {
     const Group group = make_group(3);
     const auto start = std::chrono::steady_clock::now();
     in_ranks(2, [&](int rank) {
-      const base::Time deadline = rank == patient ? soon() : base::time_in(base::Milliseconds(200));
+      const base::Time deadline = rank == patient ? soon() : base::time_in(base::Milliseconds(1000));
       const Status status = group[static_cast<size_t>(rank)]->barrier(deadline);
       EXPECT_EQ(status.code(), Code::kTimeout);
       EXPECT_THAT(text_of(status), HasSubstr("rank 2 of 3 did not call it within "));
@@ -391,7 +392,7 @@ TEST(Query, DoesNotWaitForTheSilent) {
   silent.join(id, 1, 2);
   const auto mine = Bootstrap::join(id, 0, 2, soon());
   ASSERT_TRUE(mine.ok()) << mine.status().to_string();
-  const auto answers = mine.value()->query({}, base::time_in(base::Milliseconds(100)));
+  const auto answers = mine.value()->query({}, base::time_in(base::Milliseconds(2000)));
   ASSERT_TRUE(answers.ok()) << answers.status().to_string();
   EXPECT_THAT(states(answers), testing::ElementsAre(kAnswered, kSilent));
 }
