@@ -58,7 +58,7 @@ constexpr std::array<Algorithm, 13> kAlgorithms = {{
     {"hier/doubling", bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather})},
     {"hier/ring", bits({Collective::kAllReduce})},
     {"hier/tree", bits({Collective::kAllReduce})},
-    {"hier/bruck", bits({Collective::kAllToAll})},
+    {"hier/bruck", bits({Collective::kAllToAll, Collective::kReduceScatter, Collective::kAllGather})},
     {"hier/multiplying", bits({Collective::kAllReduce})},
     {"hier/binomial", bits({Collective::kBroadcast, Collective::kReduce})},
 }};
@@ -240,18 +240,25 @@ Options options(const Setting& setting, int rank, int rank_count) {
   return options;
 }
 
+/// Whether a variant of `hier` has a schedule for this number of machines.
+bool fits_machines(const std::string& algorithm, Collective collective, unsigned machines) {
+  const bool moves_lists = collective == Collective::kAllGather || collective == Collective::kReduceScatter;
+  if (algorithm == "hier/doubling") return moves_lists ? machines >= 4 && std::has_single_bit(machines) : machines >= 3;
+  if (algorithm == "hier/bruck") return machines >= (moves_lists ? 3 : 4);
+  if (algorithm == "hier/binomial") return machines >= 4;
+  if (algorithm == "hier/multiplying") return machines >= 5;
+  return machines >= (algorithm == "hier/exchange" ? 2 : 3);
+}
+
 /// Whether the ranks form the hierarchy that a variant of `hier` needs.
-bool has_hierarchy(const Setting& setting, int rank_count) {
+bool has_hierarchy(const Setting& setting, Collective collective, int rank_count) {
   if (setting.reach != Reach::kOwnHosts && setting.reach != Reach::kHosts) return false;
   const int machines = setting.reach == Reach::kOwnHosts ? rank_count : setting.host_count;
   if (rank_count % machines != 0) return false;
-  if (setting.algorithm == "hier/doubling")
-    return machines >= 4 && std::has_single_bit(static_cast<unsigned>(machines));
-  if (setting.algorithm == "hier/bruck" || setting.algorithm == "hier/binomial") return machines >= 4;
-  if (setting.algorithm == "hier/multiplying") return machines >= 5;
-  const bool several = rank_count / machines > 1;
-  const bool needs_three = setting.algorithm == "hier/ring" || setting.algorithm == "hier/tree";
-  return several && machines >= (needs_three ? 3 : 2);
+  const std::string& name = setting.algorithm;
+  const bool needs_several = name == "hier/exchange" || name == "hier/ring" || name == "hier/tree";
+  if (needs_several && rank_count == machines) return false;
+  return fits_machines(name, collective, static_cast<unsigned>(machines));
 }
 
 bool offers(const Setting& setting, Collective collective, int rank_count) {
@@ -263,7 +270,7 @@ bool offers(const Setting& setting, Collective collective, int rank_count) {
     const bool is_wide = setting.algorithm == "tree/pipelined" && collective == Collective::kAllReduce;
     if (copies || is_wide) return false;
   }
-  if (setting.algorithm.starts_with("hier/") && !has_hierarchy(setting, rank_count)) return false;
+  if (setting.algorithm.starts_with("hier/") && !has_hierarchy(setting, collective, rank_count)) return false;
   for (const Algorithm& known : kAlgorithms) {
     if (known.name == setting.algorithm) return (known.collectives & bits({collective})) != 0;
   }
