@@ -22,11 +22,11 @@ Bytes pack_lines(std::vector<std::string> lines) {
   return pack(entries);
 }
 
-Result<std::vector<std::string>> unpack_lines(const Bytes& packed) {
-  TUTTI_ASSIGN(const std::vector<Bytes> entries, unpack(packed));
+Result<std::vector<std::string>> unpack_lines(std::span<const std::byte> packed) {
+  TUTTI_ASSIGN(const auto entries, entries_of(packed));
   std::vector<std::string> lines;
   lines.reserve(entries.size());
-  for (const Bytes& entry : entries) lines.push_back(to_text(entry));
+  for (const std::span<const std::byte> entry : entries) lines.push_back(to_text(entry));
   return lines;
 }
 
@@ -36,8 +36,8 @@ Bytes encode(const Identity& identity) {
   return pack(parts);
 }
 
-Result<Identity> decode(const Bytes& bytes) {
-  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(bytes));
+Result<Identity> decode(std::span<const std::byte> bytes) {
+  TUTTI_ASSIGN(const auto parts, entries_of(bytes));
   if (parts.size() != 5) return Status(Code::kInternal, "an identity has 5 parts");
   Identity identity;
   identity.version = to_text(parts[0]);
@@ -118,11 +118,12 @@ uint64_t hash(std::span<const std::byte> bytes) {
 Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline) {
   const Bytes encoded = encode(mine);
   const uint64_t own_hash = hash(encoded);
-  TUTTI_ASSIGN(const std::vector<Bytes> hashes, bootstrap.all_gather(std::as_bytes(std::span(&own_hash, 1)), deadline));
-  if (std::equal(hashes.begin() + 1, hashes.end(), hashes.begin())) return {};
-  TUTTI_ASSIGN(const std::vector<Bytes> texts, bootstrap.all_gather(encoded, deadline));
+  TUTTI_ASSIGN(const Gathered hashes, bootstrap.all_gather(std::as_bytes(std::span(&own_hash, 1)), deadline));
+  const auto is_first = [&](Gathered::Part hash) { return std::ranges::equal(hash, hashes[0]); };
+  if (std::ranges::all_of(hashes, is_first)) return {};
+  TUTTI_ASSIGN(const Gathered texts, bootstrap.all_gather(encoded, deadline));
   std::vector<Identity> identities;
-  for (const Bytes& text : texts) {
+  for (const Gathered::Part text : texts) {
     TUTTI_ASSIGN(Identity identity, decode(text));
     identities.push_back(std::move(identity));
   }

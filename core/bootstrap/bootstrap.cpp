@@ -31,8 +31,7 @@ int Bootstrap::size() const {
   return client_->size();
 }
 
-Result<std::vector<std::vector<std::byte>>> Bootstrap::all_gather(std::span<const std::byte> mine,
-                                                                  base::Time deadline) {
+Result<Gathered> Bootstrap::all_gather(std::span<const std::byte> mine, base::Time deadline) {
   return client_->calls().all_gather(mine, deadline);
 }
 

@@ -19,6 +19,7 @@
 #include "bootstrap/answer.h"
 #include "bootstrap/departure.h"
 #include "bootstrap/failure.h"
+#include "bootstrap/gathered.h"
 #include "tutti/status.h"
 #include "tutti/unique_id.h"
 
@@ -84,7 +85,7 @@ class Bootstrap {
   int size() const;
 
   /// The values of all ranks, by rank; lengths may differ.
-  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine, base::Time deadline);
+  Result<Gathered> all_gather(std::span<const std::byte> mine, base::Time deadline);
   /// The value of `root`; `bytes` of all other ranks is ignored.
   Result<std::vector<std::byte>> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
   Status barrier(base::Time deadline);

@@ -8,7 +8,10 @@
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "bootstrap/process.h"
 #include "bootstrap/wire.h"
@@ -33,7 +36,7 @@ std::vector<std::byte> encode(const HostIdentity& host) {
 }
 
 Result<HostIdentity> decode_host(std::span<const std::byte> bytes) {
-  TUTTI_ASSIGN(const std::vector<Bytes> fields, unpack(bytes));
+  TUTTI_ASSIGN(const auto fields, entries_of(bytes));
   if (fields.size() != 4) return Status(Code::kInternal, "a host identity has 4 fields");
   HostIdentity host = {
       .boot_id = to_text(fields[0]), .pretended_name = to_text(fields[2]), .host_name = to_text(fields[3])};
@@ -53,6 +56,23 @@ std::vector<int> node_of_rank(std::span<const HostIdentity> hosts) {
     nodes.push_back(numbers.try_emplace({host.boot_id, host.pid_namespace, host.pretended_name}, next).first->second);
   }
   return nodes;
+}
+
+Result<Hosts> Hosts::decode(const Gathered& encoded) {
+  Hosts hosts;
+  hosts.identity_of_rank_.reserve(encoded.size());
+  std::unordered_map<std::string_view, size_t> identities;
+  for (const Gathered::Part bytes : encoded) {
+    const std::string_view key(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto [known, is_new] = identities.try_emplace(key, hosts.identities_.size());
+    if (is_new) {
+      TUTTI_ASSIGN(HostIdentity identity, decode_host(bytes));
+      hosts.identities_.push_back(std::move(identity));
+    }
+    hosts.identity_of_rank_.push_back(known->second);
+  }
+  for (const int node : node_of_rank(hosts.identities_)) hosts.node_of_identity_.push_back(static_cast<uint32_t>(node));
+  return hosts;
 }
 
 }  // namespace tutti::bootstrap

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bootstrap/gathered.h"
 #include "tutti/status.h"
 
 namespace tutti::bootstrap {
@@ -33,5 +34,19 @@ Result<HostIdentity> decode_host(std::span<const std::byte> bytes);
 
 /// The node of each rank: numbers from 0 on, in the order of each node's first rank.
 std::vector<int> node_of_rank(std::span<const HostIdentity> hosts);
+
+/// The hosts of all ranks. The ranks of a host give equal bytes, which are decoded once.
+class Hosts {
+ public:
+  static Result<Hosts> decode(const Gathered& encoded);
+  const HostIdentity& of(uint32_t rank) const { return identities_[identity_of_rank_[rank]]; }
+  /// The node of a rank, as node_of_rank() numbers nodes.
+  uint32_t node_of(uint32_t rank) const { return node_of_identity_[identity_of_rank_[rank]]; }
+
+ private:
+  std::vector<HostIdentity> identities_;  ///< all different identities, in the order of their first ranks
+  std::vector<uint32_t> node_of_identity_;
+  std::vector<size_t> identity_of_rank_;
+};
 
 }  // namespace tutti::bootstrap

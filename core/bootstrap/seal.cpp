@@ -82,13 +82,18 @@ Result<Bytes> Seal::close(std::span<const std::byte> plain, AssociatedData assoc
 }
 
 Result<Bytes> Seal::open(std::span<const std::byte> sealed, AssociatedData associated) const {
+  Bytes plain(opened_bytes(sealed));
+  TUTTI_TRY(open(sealed, associated, plain));
+  return plain;
+}
+
+Status Seal::open(std::span<const std::byte> sealed, AssociatedData associated, std::span<std::byte> plain) const {
   if (sealed.size() < kMoreBytes) return refusal(associated);
   const std::span<const std::byte> body = sealed.subspan(kNonceBytes, sealed.size() - kMoreBytes);
   std::array<std::byte, kTagBytes> tag;
   std::copy_n(sealed.end() - kTagBytes, kTagBytes, tag.begin());
   const auto where = std::as_bytes(std::span(&associated, 1));
   EVP_CIPHER_CTX* const context = opening_.get();
-  Bytes plain(body.size());
   int length = 0;
   const bool ready =
       begin(context, sealed.data()) &&
@@ -99,7 +104,7 @@ Result<Bytes> Seal::open(std::span<const std::byte> sealed, AssociatedData assoc
   if (!ready) return unavailable();
   std::array<std::byte, kTagBytes> rest;  // GCM has none
   if (EVP_DecryptFinal_ex(context, out(rest.data()), &length) != 1) return refusal(associated);
-  return plain;
+  return {};
 }
 
 }  // namespace tutti::bootstrap

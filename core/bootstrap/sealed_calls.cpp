@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 namespace tutti::bootstrap {
 namespace {
@@ -15,10 +16,12 @@ constexpr size_t kMoreBytes = sizeof(uint32_t) + Seal::kMoreBytes;  // for each 
 Result<std::unique_ptr<SealedCalls>> SealedCalls::create(const Secret& secret, Membership membership,
                                                          Exchange exchange) {
   TUTTI_ASSIGN(std::unique_ptr<const Seal> seal, Seal::create(secret));
-  return std::unique_ptr<SealedCalls>(new SealedCalls(std::move(seal), membership, std::move(exchange)));
+  TUTTI_ASSIGN(std::shared_ptr<SharedResults> shared, SharedResults::of(secret));
+  return std::unique_ptr<SealedCalls>(
+      new SealedCalls(std::move(seal), std::move(shared), membership, std::move(exchange)));
 }
 
-Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mine, base::Time deadline) {
+Result<Gathered> SealedCalls::all_gather(std::span<const std::byte> mine, base::Time deadline) {
   const uint32_t number = ++calls_;
   if (mine.size() > kMaxPayloadBytes - kMoreBytes) {
     return Status(Code::kInvalidArgument, fmt::format("bootstrap all_gather of {} bytes: the limit is {}", mine.size(),
@@ -26,20 +29,34 @@ Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mi
   }
   TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, membership_.rank}));
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
-  TUTTI_ASSIGN(const Bytes gathered, exchange_(call, std::move(sealed), deadline));
+  TUTTI_ASSIGN(Bytes gathered, exchange_(call, std::move(sealed), deadline));
+  const auto opened = [this, number](std::span<const std::byte> bytes) { return open(number, bytes); };
+  if (shared_.use_count() == 1) return opened(gathered);  // the only rank of its process
+  return shared_->get(number, std::move(gathered), opened);
+}
+
+/// Opens the parts of all ranks into one piece of memory.
+Result<Gathered> SealedCalls::open(uint32_t call, std::span<const std::byte> gathered) const {
   TUTTI_ASSIGN(const auto sealed_parts, entries_of(gathered));
   if (sealed_parts.size() != static_cast<size_t>(membership_.rank_count)) {
     return Status(Code::kMismatch, fmt::format("the rendezvous returns contributions of {} ranks, not of {}; check the "
                                                "machines and links between the ranks and the hub",
                                                sealed_parts.size(), membership_.rank_count));
   }
-  std::vector<Bytes> all;
-  all.reserve(sealed_parts.size());
-  for (int32_t rank = 0; const std::span<const std::byte> part : sealed_parts) {
-    TUTTI_ASSIGN(all.emplace_back(), seal_->open(part, {number, rank}));
+  size_t total = 0;
+  for (const std::span<const std::byte> sealed : sealed_parts) total += Seal::opened_bytes(sealed);
+  Bytes bytes(total);
+  std::vector<Gathered::Part> parts;
+  parts.reserve(sealed_parts.size());
+  std::span<std::byte> rest(bytes);
+  for (int32_t rank = 0; const std::span<const std::byte> sealed : sealed_parts) {
+    const std::span<std::byte> plain = rest.first(Seal::opened_bytes(sealed));
+    TUTTI_TRY(seal_->open(sealed, {call, rank}, plain));
+    parts.emplace_back(plain);
+    rest = rest.subspan(plain.size());
     ++rank;
   }
-  return all;
+  return Gathered(std::move(bytes), std::move(parts));
 }
 
 Result<Bytes> SealedCalls::broadcast(int root, std::span<const std::byte> bytes, base::Time deadline) {

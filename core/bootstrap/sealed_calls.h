@@ -6,10 +6,11 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/gathered.h"
 #include "bootstrap/seal.h"
+#include "bootstrap/shared_results.h"
 
 namespace tutti::bootstrap {
 
@@ -26,14 +27,17 @@ class SealedCalls {
   static Result<std::unique_ptr<SealedCalls>> create(const Secret& secret, Membership membership, Exchange exchange);
 
   /// As those of Bootstrap.
-  Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, base::Time deadline);
+  Result<Gathered> all_gather(std::span<const std::byte> mine, base::Time deadline);
   Result<Bytes> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
 
  private:
-  SealedCalls(std::unique_ptr<const Seal> seal, Membership membership, Exchange exchange)
-      : seal_(std::move(seal)), membership_(membership), exchange_(std::move(exchange)) {}
+  SealedCalls(std::unique_ptr<const Seal> seal, std::shared_ptr<SharedResults> shared, Membership membership,
+              Exchange exchange)
+      : seal_(std::move(seal)), shared_(std::move(shared)), membership_(membership), exchange_(std::move(exchange)) {}
+  Result<Gathered> open(uint32_t call, std::span<const std::byte> gathered) const;
 
   const std::unique_ptr<const Seal> seal_;
+  const std::shared_ptr<SharedResults> shared_;
   const Membership membership_;
   const Exchange exchange_;
   uint32_t calls_ = 0;

@@ -200,8 +200,12 @@ Status Communicator::State::barrier(Stream stream) {
 }
 
 Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
-  auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
-  if (all.ok()) return all;
+  const auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+  if (all.ok()) {
+    std::vector<std::vector<std::byte>> copies;
+    for (const std::span<const std::byte> part : *all) copies.emplace_back(part.begin(), part.end());
+    return copies;
+  }
   // A failure of the group may reach this call before the callback: async_error() must know it when this call returns.
   if (const auto report = bootstrap_->failure()) on_failure(*report);
   return reason_of(all.status());

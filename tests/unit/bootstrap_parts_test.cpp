@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
 
+#include <utility>
+
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
@@ -170,6 +172,16 @@ TEST(AgreementTest, TellsWhoHasWhat) {
   EXPECT_THAT(difference_of({base, much}), testing::EndsWith("; and 4 more differences"));
 }
 
+Gathered gathered(const std::vector<Bytes>& of_ranks) {
+  Bytes bytes;
+  for (const Bytes& one : of_ranks) bytes.insert(bytes.end(), one.begin(), one.end());
+  std::vector<Gathered::Part> parts;
+  size_t begin = 0;
+  for (const Bytes& one : of_ranks)
+    parts.emplace_back(bytes.data() + std::exchange(begin, begin + one.size()), one.size());
+  return {std::move(bytes), std::move(parts)};
+}
+
 TEST(HostTest, NumbersNodesByFirstRank) {
   const HostIdentity here = this_host();
   EXPECT_FALSE(here.boot_id.empty());
@@ -183,6 +195,26 @@ TEST(HostTest, NumbersNodesByFirstRank) {
             (std::vector{0, 1, 2, 1, 0, 1}));
   EXPECT_TRUE(here.same_host(renamed));
   EXPECT_FALSE(here.same_host(pretended));
+}
+
+TEST(HostTest, KnowsTheHostOfEachRank) {
+  const HostIdentity here = this_host();
+  const HostIdentity pretended = this_host("other");
+  HostIdentity renamed = here;
+  renamed.host_name += "x";
+  const std::vector<HostIdentity> identities = {pretended, here, here, renamed, pretended};
+  std::vector<Bytes> encoded;
+  for (const HostIdentity& identity : identities) encoded.push_back(encode(identity));
+  const auto hosts = Hosts::decode(gathered(encoded));
+  ASSERT_TRUE(hosts.ok());
+  const std::vector<uint32_t> nodes = {0, 1, 1, 1, 0};
+  for (uint32_t rank = 0; rank < identities.size(); ++rank) {
+    EXPECT_EQ(hosts->of(rank).host_name, identities[rank].host_name);
+    EXPECT_TRUE(hosts->of(rank).same_host(identities[rank]));
+    EXPECT_EQ(hosts->node_of(rank), nodes[rank]);
+  }
+  encoded.push_back(to_bytes("nonsense"));
+  EXPECT_FALSE(Hosts::decode(gathered(encoded)).ok());
 }
 
 TEST(HostTest, EncodesAndDecodes) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cstring>
@@ -41,10 +42,10 @@ Bytes part_of(int rank, int call) {
   return part;
 }
 
-testing::AssertionResult is_whole(const Result<std::vector<Bytes>>& gathered, int count, int call) {
+testing::AssertionResult is_whole(const Result<Gathered>& gathered, int count, int call) {
   if (!gathered.ok()) return testing::AssertionFailure() << gathered.status().to_string();
   for (int rank = 0; rank < count; ++rank)
-    if ((*gathered)[static_cast<size_t>(rank)] != part_of(rank, call))
+    if (!std::ranges::equal((*gathered)[static_cast<size_t>(rank)], part_of(rank, call)))
       return testing::AssertionFailure() << "wrong bytes of rank " << rank << " in call " << call;
   return testing::AssertionSuccess();
 }
@@ -494,7 +495,7 @@ TEST(DISABLED_Child, GathersAsSeveralRanks) {
   say_to_parent(std::to_string(right));
   std::string text;
   in_ranks(count, [&](int i) {
-    Result<std::vector<Bytes>> gathered = std::vector<Bytes>();
+    Result<Gathered> gathered = Gathered();
     while (gathered.ok()) gathered = ranks[static_cast<size_t>(i)]->all_gather(part_of(first + i, 4), soon());
     if (i == 0) text = std::string(gathered.status().text());
   });

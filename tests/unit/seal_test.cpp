@@ -87,6 +87,12 @@ TEST(Seal, OpensWithItsAssociatedDataAlone) {
   EXPECT_EQ(required(Seal::create(random_secret()))->open(sealed, {5, 2}).status().code(), Code::kMismatch);
 }
 
+Contributions parts_of(const Gathered& gathered) {
+  Contributions parts;
+  for (const Gathered::Part part : gathered) parts.emplace_back(part.begin(), part.end());
+  return parts;
+}
+
 /// A hub's answer to one rank, from the contributions that the test puts there.
 struct Hub {
   Contributions contributions;
@@ -123,10 +129,32 @@ class SealedCallsTest : public testing::Test {
 TEST_F(SealedCallsTest, GatherGivesTheBytesOfEveryRank) {
   for (uint32_t call = 1; call <= 3; ++call) {
     hub_.contributions = sealed_for(call);
-    EXPECT_EQ(required(calls_->all_gather(plain_[1], deadline_)), plain_);
+    EXPECT_EQ(parts_of(required(calls_->all_gather(plain_[1], deadline_))), plain_);
     EXPECT_EQ(required(seal_->open(hub_.own, {call, 1})), plain_[1])
         << "the hub gets it sealed, with its call and rank";
   }
+}
+
+/// Ranks of one process share the result of equal bytes alone.
+TEST_F(SealedCallsTest, RanksOfAProcessShareAResult) {
+  const auto other = required(SealedCalls::create(secret_, {0, 3}, hub_.exchange()));
+  hub_.contributions = sealed_for(1);
+  const Gathered one = required(calls_->all_gather(plain_[1], deadline_));
+  const Gathered two = required(other->all_gather(plain_[0], deadline_));
+  EXPECT_EQ(parts_of(two), plain_);
+  EXPECT_EQ(one[2].data(), two[2].data());
+  hub_.contributions = sealed_for(2);
+  const Gathered before = required(calls_->all_gather(plain_[1], deadline_));
+  hub_.contributions = sealed_for(2);  // with other nonces
+  const Gathered after = required(other->all_gather(plain_[0], deadline_));
+  EXPECT_EQ(parts_of(before), plain_);
+  EXPECT_EQ(parts_of(after), plain_);
+  EXPECT_NE(before[2].data(), after[2].data());
+  EXPECT_EQ(parts_of(one), plain_) << "a later result does not replace an earlier one";
+  hub_.contributions = sealed_for(3);
+  EXPECT_TRUE(calls_->all_gather(plain_[1], deadline_).ok());
+  hub_.contributions[2].back() ^= std::byte{1};
+  EXPECT_EQ(other->all_gather(plain_[0], deadline_).status().code(), Code::kMismatch);
 }
 
 TEST_F(SealedCallsTest, SwappedRepeatedAndMissingContributionsAreRefused) {

@@ -35,7 +35,7 @@ Result<std::vector<uint32_t>> agree_on_strand_ctas(const std::vector<tuner::Prot
     own.push_back(std::min(ctas / ranks_per_gpu, most_ctas));
   }
   TUTTI_ASSIGN(const auto all, bootstrap.all_gather(std::as_bytes(std::span(own)), deadline));
-  for (const std::vector<std::byte>& bytes : all) {
+  for (const std::span<const std::byte> bytes : all) {
     std::vector<uint32_t> theirs(own.size());  // all ranks have the same protocols
     std::memcpy(theirs.data(), bytes.data(), std::min(bytes.size(), theirs.size() * sizeof theirs.front()));
     for (size_t p = 0; p < own.size(); ++p) own[p] = std::min(own[p], theirs[p]);

@@ -123,18 +123,15 @@ class Setup {
   Status find_hosts() {
     TUTTI_ASSIGN(const auto all,
                  state_.bootstrap_->all_gather(encode(bootstrap::this_host(config_.text("host"))), deadline_));
-    std::vector<HostIdentity> hosts;
-    for (const auto& bytes : all) {
-      TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
-      hosts.push_back(std::move(host));
-    }
-    for (const HostIdentity& host : hosts)
+    TUTTI_ASSIGN(const bootstrap::Hosts hosts, bootstrap::Hosts::decode(all));
+    for (uint32_t rank = 0; rank < all.size(); ++rank) {
+      const HostIdentity& host = hosts.of(rank);
       host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
-    const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
-    const auto is_here = [&](const HostIdentity& host) { return host.boot_id == own.boot_id; };
-    ranks_here_ = std::count_if(hosts.begin(), hosts.end(), is_here);
-    rank_here_ = static_cast<uint32_t>(std::count_if(hosts.begin(), hosts.begin() + state_.rank_, is_here));
-    for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
+      nodes_.push_back(hosts.node_of(rank));
+      if (host.boot_id != hosts.of(static_cast<uint32_t>(state_.rank_)).boot_id) continue;
+      ++ranks_here_;
+      if (std::cmp_less(rank, state_.rank_)) ++rank_here_;
+    }
     node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
       if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
@@ -230,7 +227,7 @@ class Setup {
     std::vector<Contact> contacts;
     std::vector<UniqueId> places;
     std::vector<std::vector<communicator::NetworkContact>> ends;  // by rank
-    for (const auto& bytes : all) {
+    for (const std::span<const std::byte> bytes : all) {
       TUTTI_ASSIGN(communicator::Contacted one, communicator::decode_contact(bytes));
       contacts.push_back(one.contact);
       places.push_back(one.contact.reunion);
@@ -340,7 +337,7 @@ class Setup {
     const std::string& own = state_.backend_->device().name;
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(own)), deadline_));
     std::vector<std::string> names;
-    for (const auto& bytes : all) {
+    for (const std::span<const std::byte> bytes : all) {
       std::string name(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
     }
@@ -549,7 +546,7 @@ class Setup {
   topology::Hardware hardware_;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
-  int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
+  int64_t ranks_here_ = 0;  // ranks on this machine, with any pretended hosts
   uint32_t rank_here_ = 0;  // the number of this rank among them
   bool force_network_ = false;
   bool uses_network_ = false;
