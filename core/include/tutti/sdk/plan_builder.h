@@ -202,6 +202,9 @@ class PlanBuilder {
     PeerList peers(plan_.rank_count);
     std::vector<tutti_plan_range> ranges;
     std::vector<tutti_plan_growth> growths;
+    steps.reserve(steps_.size());
+    ranges.reserve(steps_.size());
+    growths.reserve(steps_.size());
     for (Step& step : steps_) {
       ranges.push_back(step.range());
       growths.push_back(growth_of(step));
