@@ -39,8 +39,7 @@ bool Selector::names_meant_file(const std::string& named, const Question& questi
   for (uint32_t a = 0; a < choices_.algorithms.size(); ++a) {
     const Algorithm& algorithm = choices_.algorithms[a];
     if (!algorithm.meant || !config::names_plan_file(named, algorithm.name)) continue;
-    const bool offers = (algorithm.variants[0].collectives >> static_cast<uint32_t>(question.collective) & 1) != 0;
-    if (offers && excluded_by_purpose(question, a).empty()) return true;
+    if (offers(a, 0, question.collective) && excluded_by_purpose(question, a).empty()) return true;
   }
   return false;
 }
@@ -209,12 +208,9 @@ std::string Selector::excluded_by_registration(const Question& question, const C
 
 void Selector::exclude(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
-  if (decision.algorithm != kNoAlgorithm) {
-    const auto& variant = choices_.algorithms[decision.algorithm].variants[decision.variant];
-    if ((variant.collectives >> static_cast<uint32_t>(question.collective) & 1) == 0) {
-      candidate.excluded = fmt::format("algorithm does not offer {}", to_string(question.collective));
-      return;
-    }
+  if (decision.algorithm != kNoAlgorithm && !offers(decision.algorithm, decision.variant, question.collective)) {
+    candidate.excluded = fmt::format("algorithm does not offer {}", to_string(question.collective));
+    return;
   }
   if (decision.algorithm != kNoAlgorithm) candidate.excluded = excluded_by_purpose(question, decision.algorithm);
   if (candidate.excluded.empty())

@@ -107,7 +107,12 @@ std::string Selector::name_of(const Decision& decision) const {
                      choices_.protocols[decision.protocol].name);
 }
 
-std::vector<Selector::Candidate> Selector::list(const Question& question) const {
+bool Selector::offers(uint32_t algorithm, uint32_t variant, Collective collective) const {
+  const uint64_t collectives = choices_.algorithms[algorithm].variants[variant].collectives;
+  return (collectives >> static_cast<uint32_t>(collective) & 1) != 0;
+}
+
+std::vector<Selector::Candidate> Selector::list(const Question& question, Listed listed) const {
   std::vector<Candidate> candidates;
   const auto add = [&](uint32_t algorithm, uint32_t variant) {
     for (uint32_t protocol = 0; protocol < choices_.protocols.size(); ++protocol) {
@@ -122,7 +127,9 @@ std::vector<Selector::Candidate> Selector::list(const Question& question) const 
   }
   for (uint32_t a = 0; a < choices_.algorithms.size(); ++a) {
     const auto& variants = choices_.algorithms[a].variants;
-    for (uint32_t v = 0; v < variants.size(); ++v) add(a, v);
+    for (uint32_t v = 0; v < variants.size(); ++v) {
+      if (listed == Listed::kAll || offers(a, v, question.collective)) add(a, v);
+    }
   }
   return candidates;
 }
@@ -144,8 +151,8 @@ tutti_candidate Selector::view_of(const Decision& decision, const config::Rule* 
   return view;
 }
 
-Result<std::vector<Selector::Candidate>> Selector::judge(const Question& question) const {
-  std::vector<Candidate> candidates = list(question);
+Result<std::vector<Selector::Candidate>> Selector::judge(const Question& question, Listed listed) const {
+  std::vector<Candidate> candidates = list(question, listed);
   const config::Rule* rule = matching_rule(question);
   for (Candidate& candidate : candidates) {
     const Decision& decision = candidate.decision;
@@ -270,10 +277,11 @@ std::optional<size_t> Selector::best(const std::vector<Candidate>& candidates) {
 }
 
 Result<Decision> Selector::choose(const Question& question) const {
-  TUTTI_ASSIGN(std::vector<Candidate> candidates, judge(question));
+  TUTTI_ASSIGN(std::vector<Candidate> candidates, judge(question, Listed::kOffering));
   const std::optional<size_t> chosen = best(candidates);
   if (!chosen) {
     TUTTI_TRY(network_excluded(question));
+    TUTTI_ASSIGN(candidates, judge(question, Listed::kAll));
     // The reasons of the candidates that the settings name come first.
     std::ranges::stable_partition(candidates,
                                   [&](const Candidate& each) { return excluded_by_settings(question, each).empty(); });
@@ -285,7 +293,7 @@ Result<Decision> Selector::choose(const Question& question) const {
 }
 
 Result<std::vector<Verdict>> Selector::verdicts(const Question& question) const {
-  TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
+  TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question, Listed::kAll));
   return in_order(candidates);
 }
 

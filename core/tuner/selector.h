@@ -167,8 +167,11 @@ class Selector {
   };
   /// "direct/two-shot × ll"
   std::string name_of(const Decision& decision) const;
-  Result<std::vector<Candidate>> judge(const Question& question) const;
-  std::vector<Candidate> list(const Question& question) const;
+  /// The candidates to judge: of the variants that offer the collective, or of all variants.
+  enum class Listed { kOffering, kAll };
+  Result<std::vector<Candidate>> judge(const Question& question, Listed listed) const;
+  std::vector<Candidate> list(const Question& question, Listed listed) const;
+  bool offers(uint32_t algorithm, uint32_t variant, Collective collective) const;
   tutti_candidate view_of(const Decision& decision, const config::Rule* rule) const;
   void exclude(const Question& question, Candidate& candidate) const;
   std::string excluded_by_purpose(const Question& question, uint32_t algorithm) const;
