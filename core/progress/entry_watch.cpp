@@ -12,7 +12,7 @@
 namespace tutti::progress {
 namespace {
 
-constexpr std::chrono::milliseconds kInterval{100};
+constexpr std::chrono::milliseconds kInterval{250};
 
 }  // namespace
 

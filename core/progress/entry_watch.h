@@ -2,7 +2,7 @@
 // A watchdog over the entries of a network plugin. An entry that does not return blocks its thread for ever, so a
 // different thread must notice it: the watch warns after 1 s, and ends the job at the deadline.
 //
-// The cost of a call is three relaxed stores. The watch looks ten times a second.
+// The cost of a call is three relaxed stores. The watch looks four times a second.
 #pragma once
 
 #include <atomic>
