@@ -108,6 +108,19 @@ class DifferentHosts(unittest.TestCase):
         self.assertEqual(results[1][2], "")
         self.assertLess(took, BOOTSTRAP_S + START_S)
 
+    def test_a_topology_file_with_ports_of_a_different_machine(self):
+        """The job runs, and says which ports there are (lo, or a device of the machine)."""
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("tutti_topology: 1\ncpu:\n  - numaid: 0\n    arch: x86_64\n    vendor: GenuineIntel\n"
+                       "    nic: {net: {name: nic7, dev: 0, speed: 10000}}\n")
+            file.flush()
+            results, took = run_job([Rank(f"topology.file={file.name}"), Rank()])
+        self.assertEqual([code for code, _, _ in results], [0, 0], results)
+        self.assertRegex(results[0][2], rf"{file.name}: its network ports are nic7, but network 'socket' has \S+ in "
+                                        r"this machine; is it the file of a different machine or network\?")
+        self.assertEqual(results[1][2], "")
+        self.assertLess(took, BOOTSTRAP_S + START_S)
+
     def test_a_topology_file_that_is_not_there(self):
         self.expect_failure([Rank("topology.file=/no/such/file.yaml"), Rank()], "rank 0: ", "/no/such/file.yaml")
 

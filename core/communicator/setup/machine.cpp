@@ -2,11 +2,13 @@
 #include "communicator/setup/machine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <string_view>
 
 #include "log/log.h"
 #include "topology/discover.h"
@@ -33,9 +35,16 @@ std::vector<topology::NetDevice> ports_of(const transport::Net& network) {
   return ports;
 }
 
+/// The ports that a file names, and the number of ports among them that this machine has.
+struct Named {
+  std::vector<std::string> ports;
+  size_t known = 0;
+};
+
 /// A file may name ports of networks that are not in use here: only the ports of this network stay, with its numbers.
-void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports) {
+void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports, Named& named) {
   for (topology::Nic& nic : nics) {
+    for (const topology::Net& net : nic.nets) named.ports.push_back(net.name);
     std::erase_if(nic.nets, [&](topology::Net& net) {
       const auto port =
           std::find_if(ports.begin(), ports.end(), [&](const auto& known) { return known.name == net.name; });
@@ -44,13 +53,30 @@ void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::Ne
       if (net.mbps <= 0) net.mbps = port->speed_gbs * 8000;
       return false;
     });
+    named.known += nic.nets.size();
   }
 }
-void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology::NetDevice>& ports) {
+void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology::NetDevice>& ports, Named& named) {
   for (topology::Pci& device : devices) {
-    keep_ports(device.nics, ports);
-    keep_ports(device.children, ports);
+    keep_ports(device.nics, ports, named);
+    keep_ports(device.children, ports, named);
   }
+}
+
+/// Keeps the ports of the network. Warns if the network has none of the file's ports.
+void keep_ports(topology::Document& file, const std::string& network, const std::vector<topology::NetDevice>& ports) {
+  Named named;
+  for (topology::Cpu& cpu : file.cpus) {
+    keep_ports(cpu.nics, ports, named);
+    keep_ports(cpu.pci, ports, named);
+  }
+  if (named.ports.empty() || named.known > 0 || ports.empty()) return;
+  std::vector<std::string_view> here;
+  for (const topology::NetDevice& port : ports) here.emplace_back(port.name);
+  log::warn(
+      "{}: its network ports are {}, but network '{}' has {} in this machine; is it the file of a different machine or "
+      "network?",
+      file.source, fmt::join(named.ports, ", "), network, fmt::join(here, ", "));
 }
 
 std::optional<topology::Cpu> numa_node(int node, const std::string& nodes) {
@@ -140,10 +166,7 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   }
   if (!options.file.empty()) {
     TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
-    for (topology::Cpu& cpu : file.cpus) {
-      keep_ports(cpu.nics, discovery.nets);
-      keep_ports(cpu.pci, discovery.nets);
-    }
+    keep_ports(file, options.network == nullptr ? "" : options.network->options().name, discovery.nets);
     if (options.stand_in) {
       TUTTI_TRY(stand_in(file, build.ranks));
     } else {
