@@ -34,9 +34,9 @@ class Seal {
   Result<Bytes> close(std::span<const std::byte> plain, AssociatedData associated) const;
   /// kMismatch if the bytes were changed, or were sealed with another secret or other associated data.
   Result<Bytes> open(std::span<const std::byte> sealed, AssociatedData associated) const;
-  /// Opens into memory of the caller: `plain` has kMoreBytes fewer bytes than `sealed`, or 0 if there are fewer.
+  /// Opens into memory of the caller, which has opened_bytes(sealed) bytes. After a failure, its content is undefined.
   Status open(std::span<const std::byte> sealed, AssociatedData associated, std::span<std::byte> plain) const;
-  /// The bytes of opened bytes; 0 if `sealed` is too short.
+  /// The number of bytes that `sealed` has when it is open; 0 if `sealed` is too short.
   static size_t opened_bytes(std::span<const std::byte> sealed) {
     return std::max(sealed.size(), kMoreBytes) - kMoreBytes;
   }

@@ -30,19 +30,22 @@ Result<Gathered> SealedCalls::all_gather(std::span<const std::byte> mine, base::
   TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, membership_.rank}));
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
   TUTTI_ASSIGN(Bytes gathered, exchange_(call, std::move(sealed), deadline));
-  const auto opened = [this, number](std::span<const std::byte> bytes) { return open(number, bytes); };
-  if (shared_.use_count() == 1) return opened(gathered);  // the only rank of its process
-  return shared_->get(number, std::move(gathered), opened);
+  const auto open_here = [this, number](std::span<const std::byte> bytes) { return open(number, bytes); };
+  const long members = shared_.use_count();
+  Result<Gathered> opened =
+      members == 1 ? open_here(gathered) : shared_->get(number, members, std::move(gathered), open_here);
+  if (!opened.ok()) return opened;
+  if (opened->size() != static_cast<size_t>(membership_.rank_count)) {
+    return Status(Code::kMismatch, fmt::format("the rendezvous returns contributions of {} ranks, not of {}; check the "
+                                               "machines and links between the ranks and the hub",
+                                               opened->size(), membership_.rank_count));
+  }
+  return opened;
 }
 
 /// Opens the parts of all ranks into one piece of memory.
 Result<Gathered> SealedCalls::open(uint32_t call, std::span<const std::byte> gathered) const {
   TUTTI_ASSIGN(const auto sealed_parts, entries_of(gathered));
-  if (sealed_parts.size() != static_cast<size_t>(membership_.rank_count)) {
-    return Status(Code::kMismatch, fmt::format("the rendezvous returns contributions of {} ranks, not of {}; check the "
-                                               "machines and links between the ranks and the hub",
-                                               sealed_parts.size(), membership_.rank_count));
-  }
   size_t total = 0;
   for (const std::span<const std::byte> sealed : sealed_parts) total += Seal::opened_bytes(sealed);
   Bytes bytes(total);

@@ -30,12 +30,19 @@ Result<std::shared_ptr<SharedResults>> SharedResults::of(const Secret& secret) {
   return shared;
 }
 
-Result<Gathered> SharedResults::get(uint32_t call, Bytes sealed, const Open& open) {
+Result<Gathered> SharedResults::get(uint32_t call, long members, Bytes sealed, const Open& open) {
   const std::lock_guard lock(mutex_);
-  if (call_ == call && sealed_ == sealed) return opened_;
+  if (call_ == call && sealed_ == sealed) {
+    if (++takers_ >= members) {
+      sealed_.clear();
+      return std::exchange(opened_, Gathered());
+    }
+    return opened_;
+  }
   TUTTI_ASSIGN(Gathered opened, open(sealed));
   if (call_ != call) {
     call_ = call;
+    takers_ = 1;
     sealed_ = std::move(sealed);
     opened_ = opened;
   }

@@ -25,14 +25,16 @@ class SharedResults {
   /// One object for all ranks of this process that know the secret.
   static Result<std::shared_ptr<SharedResults>> of(const Secret& secret);
 
-  /// The opened `sealed`, which is the result of a call of the group. `call` is the number of the call. No rank ends
-  /// the next call before all ranks have got this result, so the newest result is enough.
-  Result<Gathered> get(uint32_t call, Bytes sealed, const Open& open);
+  /// The opened `sealed`, which is the result of a call of the group. `call` is the number of the call, and `members`
+  /// the number of ranks of this process that share it. No rank ends the next call before all ranks have got this
+  /// result, so the newest result is enough. It is forgotten when all members have got it.
+  Result<Gathered> get(uint32_t call, long members, Bytes sealed, const Open& open);
 
  private:
   const base::Origin origin_;
   std::mutex mutex_;  ///< guards the members below
   uint32_t call_ = 0;
+  long takers_ = 0;  ///< members that have got the newest result
   Bytes sealed_;
   Gathered opened_;
 };

@@ -203,6 +203,7 @@ Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::s
   const auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
   if (all.ok()) {
     std::vector<std::vector<std::byte>> copies;
+    copies.reserve(all->size());
     for (const std::span<const std::byte> part : *all) copies.emplace_back(part.begin(), part.end());
     return copies;
   }

@@ -13,6 +13,7 @@ namespace tutti::progress {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{250};
+constexpr std::chrono::milliseconds kLate{200};  // a look may be so late on a busy machine
 
 }  // namespace
 
@@ -84,7 +85,7 @@ void EntryWatch::run() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kInterval, [this] { return stopping_; })) {
     const auto now = Clock::now();
-    const auto lost = std::max(now - last - 3 * kInterval, Clock::duration::zero());
+    const auto lost = std::max(now - last - kInterval - kLate, Clock::duration::zero());
     last = now;
     const Status failure = look(now, lost);
     const bool ends = std::exchange(ends_, false);

@@ -56,7 +56,7 @@ class Follower : public sdk::TunerInstance {
     const auto named = std::find_if(candidates.begin(), candidates.end(), names_it);
     if (named == candidates.end()) {
       warn_once(host_, "the table chooses " + name_of(*entry) + " with " + entry->protocol +
-                           ", which is not loaded; the model chooses instead");
+                           ", which is not loaded, or does not offer the call; the model chooses instead");
     } else if ((*named).predicted_us >= 0) {
       prefer(*entry, *named, candidates);
     }

@@ -28,7 +28,7 @@ from tally import Tally
 
 LATE_S = 2  # after timeouts.warn
 START_S = 60
-END_S = 300
+END_S = 200
 GPUS = "GPUs"
 CALLS = {"shared memory": 150000, "network": 20000, "two hosts": 20000, "ring": 150000, GPUS: 400000}
 SHARED_GPU_CALLS = 8000  # processes that share a GPU take turns of milliseconds

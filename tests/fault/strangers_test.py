@@ -292,10 +292,13 @@ def main():
         if options.long:
             failures.append(compare(tutti, kind, options.long, options.rounds))
             continue
-        took, text, made = disturbed(tutti, kind, 2000)
-        print(f"{kind}: {made} strangers, {took} µs per call")
+        for _ in range(3):  # on a busy machine, a job may end before the strangers, which have the lowest priority
+            took, text, made = disturbed(tutti, kind, 2000)
+            print(f"{kind}: {made} strangers, {took} µs per call")
+            if took is None or made >= 500:
+                break
         if took is None or made < 500:
-            failures.append(f"{kind}: {text.strip()}")
+            failures.append(f"{kind}: only {made} strangers came, or the job failed: {text.strip()}")
     failures = [failure for failure in failures if failure]
     kinds = 1 if options.only else len(KINDS)
     Tally("strangers at every port", kinds, 0, kinds - len(failures), 0, 0, len(failures)).tell()

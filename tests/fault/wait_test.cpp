@@ -86,7 +86,7 @@ TEST(Warning, NamesARankInApplicationCode) {
   std::vector<std::string> lines;
   on_ranks(4, "500ms", [&](Communicator& comm) {
     for (int call = 0; call < 3; ++call) EXPECT_TRUE(all_reduce(comm).ok());
-    if (comm.rank() == 2) lines = warnings.wait_for(2, "wait in call 4");
+    if (comm.rank() == 2) lines = warnings.wait_for(2, "ranks 0,1,3 wait in call 4");
     EXPECT_TRUE(all_reduce(comm).ok());
   });
   ASSERT_GE(lines.size(), 2u) << "a warning, and one after twice the time";
@@ -171,7 +171,7 @@ TEST(Warning, NamesAStoppedProcess) {
     });
   }
   const pid_t pid = std::stoi(child.hear());
-  const std::vector<std::string> lines = warnings.wait_for(1, "rank 2 does not answer");
+  const std::vector<std::string> lines = warnings.wait_for(1, "ranks 0,1 wait in call 2");
   EXPECT_EQ(::kill(pid, SIGCONT), 0);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(child.wait(), 0);

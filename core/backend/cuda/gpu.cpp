@@ -446,7 +446,7 @@ class CudaGpu : public Gpu {
     for (const uint32_t rank : options_.local_ranks) {
       heaps[rank] = reaches(options_.rank, rank) && reaches(rank, options_.rank) ? kP2pHeap : kStagedHeap;
     }
-    for (const std::vector<std::byte>& from_rank : reach) {
+    for (const bootstrap::Gathered::Part from_rank : reach) {
       if (std::count(from_rank.begin(), from_rank.end(), std::byte{0}) > 0) all_p2p_ = false;
     }
     if (shares_context_) warn_about_queues();

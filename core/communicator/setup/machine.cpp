@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <string_view>
+#include <span>
 
 #include "log/log.h"
 #include "topology/discover.h"
@@ -44,7 +44,9 @@ struct Named {
 /// A file may name ports of networks that are not in use here: only the ports of this network stay, with its numbers.
 void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports, Named& named) {
   for (topology::Nic& nic : nics) {
-    for (const topology::Net& net : nic.nets) named.ports.push_back(net.name);
+    for (const topology::Net& net : nic.nets) {
+      if (!net.name.empty()) named.ports.push_back(net.name);
+    }
     std::erase_if(nic.nets, [&](topology::Net& net) {
       const auto port =
           std::find_if(ports.begin(), ports.end(), [&](const auto& known) { return known.name == net.name; });
@@ -63,20 +65,27 @@ void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology:
   }
 }
 
-/// Keeps the ports of the network. Warns if the network has none of the file's ports.
-void keep_ports(topology::Document& file, const std::string& network, const std::vector<topology::NetDevice>& ports) {
+std::string names_of(std::span<const std::string> names) {
+  constexpr size_t kMost = 8;
+  const auto first = names.first(std::min(names.size(), kMost));
+  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kMost ? ", ..." : "");
+}
+
+/// Keeps the ports of the job's first network. Warns if the job has none of the file's ports.
+void keep_ports(topology::Document& file, const MachineOptions& options,
+                const std::vector<topology::NetDevice>& ports) {
   Named named;
   for (topology::Cpu& cpu : file.cpus) {
     keep_ports(cpu.nics, ports, named);
     keep_ports(cpu.pci, ports, named);
   }
-  if (named.ports.empty() || named.known > 0 || ports.empty()) return;
-  std::vector<std::string_view> here;
-  for (const topology::NetDevice& port : ports) here.emplace_back(port.name);
+  if (named.ports.empty() || named.known > 0 || options.network == nullptr || options.other_networks) return;
+  std::vector<std::string> here;
+  for (const topology::NetDevice& port : ports) here.push_back(port.name);
   log::warn(
       "{}: its network ports are {}, but network '{}' has {} in this machine; is it the file of a different machine or "
       "network?",
-      file.source, fmt::join(named.ports, ", "), network, fmt::join(here, ", "));
+      file.source, names_of(named.ports), options.network->options().name, names_of(here));
 }
 
 std::optional<topology::Cpu> numa_node(int node, const std::string& nodes) {
@@ -166,7 +175,7 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   }
   if (!options.file.empty()) {
     TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
-    keep_ports(file, options.network == nullptr ? "" : options.network->options().name, discovery.nets);
+    keep_ports(file, options, discovery.nets);
     if (options.stand_in) {
       TUTTI_TRY(stand_in(file, build.ranks));
     } else {

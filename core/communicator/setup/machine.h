@@ -28,6 +28,7 @@ struct MachineOptions {
   std::vector<topology::RankPlace> ranks;   ///< ranks of this machine
   bool second_gpus = true;                  ///< as in topology::BuildOptions
   bool stand_in = false;                    ///< host ranks take the GPUs of the file, in PCI order
+  bool other_networks = false;              ///< the job has further networks, whose ports the file may name
   const topology::Hardware* hardware = nullptr;
 };
 

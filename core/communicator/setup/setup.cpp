@@ -410,6 +410,7 @@ class Setup {
     options.file = config_.text("topology.file");
     options.network = net_;
     options.hardware = &hardware_;
+    options.other_networks = choices_.networks.size() > 1;
     options.second_gpus = communicator::uses_second_gpus(config_);
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {

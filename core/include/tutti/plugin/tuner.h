@@ -59,8 +59,9 @@ typedef struct tutti_tuner_ops {
   /* search and connect: prepares the tuner for one communicator. The topology is valid during the call. [setup] */
   int32_t (*create)(void* self, const tutti_topology* topology, void** instance);
   void (*destroy)(void* instance);
-  /* primitives: fills the outputs of every candidate that the host does not exclude. The result must be the same on
-     every rank: it depends only on the arguments, the settings and the tables. TUTTI_UNSUPPORTED: the tuner declines
+  /* primitives: fills the outputs of every candidate that the host does not exclude. The host may leave out candidates
+     that do not offer the collective. The result must be the same on every rank: it depends only on the arguments, the
+     settings and the tables. TUTTI_UNSUPPORTED: the tuner declines
      the call. This excludes all candidates, and `explain` shows the text that it passes to host->fail. Such a call
      fails, so a tuner should answer every call (TUN-5). [any] */
   int32_t (*choose)(void* instance, const tutti_call* call, tutti_candidate* const* candidates,
