@@ -143,6 +143,12 @@ TEST_F(SealedCallsTest, RanksOfAProcessShareAResult) {
   const Gathered two = required(other->all_gather(plain_[0], deadline_));
   EXPECT_EQ(parts_of(two), plain_);
   EXPECT_EQ(one[2].data(), two[2].data());
+  {
+    const auto late = required(SealedCalls::create(secret_, {2, 3}, hub_.exchange()));
+    const Gathered three = required(late->all_gather(plain_[2], deadline_));
+    EXPECT_EQ(parts_of(three), plain_);
+    EXPECT_NE(three[2].data(), one[2].data()) << "a result that all ranks of the process have is forgotten";
+  }
   hub_.contributions = sealed_for(2);
   const Gathered before = required(calls_->all_gather(plain_[1], deadline_));
   hub_.contributions = sealed_for(2);  // with other nonces
