@@ -31,15 +31,17 @@ HostIdentity this_host(std::string_view pretended_name) {
 
 std::vector<std::byte> encode(const HostIdentity& host) {
   const std::array fields = {to_bytes(host.boot_id), to_bytes(fmt::to_string(host.pid_namespace)),
-                             to_bytes(host.pretended_name), to_bytes(host.host_name)};
+                             to_bytes(host.pretended_name), to_bytes(host.host_name), to_bytes(host.processors)};
   return pack(fields);
 }
 
 Result<HostIdentity> decode_host(std::span<const std::byte> bytes) {
   TUTTI_ASSIGN(const auto fields, entries_of(bytes));
-  if (fields.size() != 4) return Status(Code::kInternal, "a host identity has 4 fields");
-  HostIdentity host = {
-      .boot_id = to_text(fields[0]), .pretended_name = to_text(fields[2]), .host_name = to_text(fields[3])};
+  if (fields.size() != 5) return Status(Code::kInternal, "a host identity has 5 fields");
+  HostIdentity host = {.boot_id = to_text(fields[0]),
+                       .pretended_name = to_text(fields[2]),
+                       .host_name = to_text(fields[3]),
+                       .processors = to_text(fields[4])};
   const std::string number = to_text(fields[1]);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), host.pid_namespace);
   if (error != std::errc() || end != number.data() + number.size())

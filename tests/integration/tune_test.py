@@ -292,19 +292,26 @@ class Table(TuneTest):
 
     def test_figures_of_the_memory_between_ranks(self):
         run = tutti("tune", "--figures", "--ranks", 2)
-        if len(os.sched_getaffinity(0)) == 1:
-            self.assertEqual(run.returncode, 1)
-            self.assertIn("but this job has neither; start more ranks", run.stderr)
-            return
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertNotIn("networks:", run.stdout)
-        found = re.search(r"^memory:\n  default: \{gbs: ([\d.]+)\}$", run.stdout, re.M)
+        name = "switch_us" if len(os.sched_getaffinity(0)) == 1 else "gbs"
+        found = re.search(rf"^memory:\n  default: \{{{name}: ([\d.]+)\}}$", run.stdout, re.M)
         self.assertIsNotNone(found, run.stdout)
         self.assertGreater(float(found[1]), 0)
         file = self.table.parent / "memory.yaml"
         file.write_text(run.stdout)
         shown = tutti("explain", "all_reduce", "--ranks", 2, "--size", 8, "--set", f"hardware.file={file}")
         self.assertEqual(shown.returncode, 0, shown.stderr)
+
+    def test_figures_of_ranks_that_share_a_processor(self):
+        processor = str(min(os.sched_getaffinity(0)))
+        run = subprocess.run(["taskset", "--cpu-list", processor, TUTTI, "tune", "--figures", "--ranks", "4"],
+                             capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("# Measured: turns of ranks that share processors, on 1 hosts", run.stdout)
+        found = re.search(r"^memory:\n  default: \{switch_us: ([\d.]+)\}$", run.stdout, re.M)
+        self.assertIsNotNone(found, run.stdout)
+        self.assertGreater(float(found[1]), 0.05, "a switch of the system takes at least the time of a system call")
 
     def test_an_empty_table_is_a_failure(self):
         run = tutti("tune", "--repeat", 1, "--collectives", "all_reduce", "--max", 8, "--ranks", 2, "--set",

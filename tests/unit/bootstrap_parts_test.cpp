@@ -218,12 +218,16 @@ TEST(HostTest, KnowsTheHostOfEachRank) {
 }
 
 TEST(HostTest, EncodesAndDecodes) {
-  const HostIdentity host = {
-      .boot_id = "b", .pid_namespace = ~uint64_t{0}, .pretended_name = "|p", .host_name = std::string("h\0", 2)};
+  const HostIdentity host = {.boot_id = "b",
+                             .pid_namespace = ~uint64_t{0},
+                             .pretended_name = "|p",
+                             .host_name = std::string("h\0", 2),
+                             .processors = "000000ff,00000001"};
   const auto decoded = decode_host(encode(host));
   ASSERT_TRUE(decoded.ok());
   EXPECT_TRUE(decoded.value().same_host(host));
   EXPECT_EQ(decoded.value().host_name, host.host_name);
+  EXPECT_EQ(decoded.value().processors, host.processors);
   EXPECT_FALSE(decode_host(to_bytes("nonsense")).ok());
 }
 

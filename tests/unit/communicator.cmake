@@ -12,5 +12,6 @@ tutti_test(dry_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/dry_test.cpp ${CMAKE_CURRE
            ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp TIMEOUT 60)
 add_dependencies(dry_test plugins tutti-net-mock) # it loads the default configuration, which names many
 tutti_test(network_choice_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/network_choice_test.cpp)
+tutti_test(crowd_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/crowd_test.cpp)
 tutti_test(racks_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/racks_test.cpp)
 tutti_test(limits_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/limits_test.cpp)

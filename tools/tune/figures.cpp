@@ -13,6 +13,7 @@
 #include "plugin/network_names.h"
 #include "plugin/search.h"
 #include "tools/tune/pair.h"
+#include "tools/tune/turns.h"
 
 namespace tutti::tune {
 namespace {
@@ -116,33 +117,56 @@ Result<NetworkMeasurement> measure_network(Communicator& communicator, const std
   return measured;
 }
 
-/// Whether the ranks may use two processors. On one processor, they would measure each other's turns.
-bool may_run_apart(const Place& one, const Place& other) {
-  cpu_set_t all;
-  CPU_OR(&all, &one.processors, &other.processors);
-  return CPU_COUNT(&all) > 1;
+/// The number of processors that the ranks may use together.
+int processors_of(const std::vector<int>& ranks, const std::vector<Place>& places) {
+  cpu_set_t all = {};
+  for (const int rank : ranks) {
+    const cpu_set_t& own = places[static_cast<size_t>(rank)].processors;
+    CPU_OR(&all, &all, &own);
+  }
+  return CPU_COUNT(&all);
 }
 
-/// Nothing: no two ranks of a host may use different processors.
-Result<std::optional<MemoryMeasurement>> measure_memory(Communicator& communicator,
-                                                        const std::vector<std::vector<int>>& hosts,
-                                                        const std::vector<Place>& places) {
-  const auto place = [&](int rank) { return places[static_cast<size_t>(rank)]; };
+/// Two ranks of a host measure its memory. On one processor, they would measure each other's turns.
+Result<MemoryMeasurement> measure_memory(Communicator& communicator, const std::vector<std::vector<int>>& hosts,
+                                         const std::vector<Place>& places) {
   std::vector<PairFigures> mine;
-  size_t measured_hosts = 0;
+  MemoryMeasurement measured;
   for (const std::vector<int>& ranks : hosts) {
-    if (ranks.size() < 2 || measured_hosts == kMostRounds || !may_run_apart(place(ranks[0]), place(ranks[1]))) continue;
-    ++measured_hosts;
-    const auto end = std::find(ranks.begin(), ranks.begin() + 2, communicator.rank());
-    if (end != ranks.begin() + 2) {
-      const int peer = end == ranks.begin() ? ranks[1] : ranks[0];
+    if (ranks.size() < 2 || measured.hosts == kMostRounds) continue;
+    const std::vector<int> pair(ranks.begin(), ranks.begin() + 2);
+    if (processors_of(pair, places) < 2) continue;
+    ++measured.hosts;
+    const auto end = std::ranges::find(pair, communicator.rank());
+    if (end != pair.end()) {
+      const int peer = end == pair.begin() ? pair[1] : pair[0];
       TUTTI_ASSIGN(mine.emplace_back(), measure_pair(communicator, peer, kLargeOfMemory));
     }
     TUTTI_TRY(communicator.exchange({}).status());
   }
   TUTTI_ASSIGN(const std::vector<PairFigures> all, gather(communicator, mine));
-  if (all.empty()) return std::optional<MemoryMeasurement>();
-  return std::optional(MemoryMeasurement{median_of(all, &PairFigures::gbs), measured_hosts});
+  if (measured.hosts > 0) measured.gbs = median_of(all, &PairFigures::gbs);
+  return measured;
+}
+
+/// All ranks of a host measure how they take turns, if they share processors.
+Result<TurnMeasurement> measure_turns(Communicator& communicator, const std::vector<std::vector<int>>& hosts,
+                                      const std::vector<Place>& places) {
+  std::vector<double> mine;
+  TurnMeasurement measured;
+  for (const std::vector<int>& ranks : hosts) {
+    const int processors = processors_of(ranks, places);
+    const bool share = processors > 0 && ranks.size() > static_cast<size_t>(processors);
+    if (!share || measured.hosts == kMostRounds) continue;
+    ++measured.hosts;
+    if (std::ranges::find(ranks, communicator.rank()) != ranks.end()) {
+      TUTTI_ASSIGN(mine.emplace_back(), measure_turn(communicator, ranks, processors));
+    }
+    TUTTI_TRY(communicator.exchange({}).status());
+  }
+  TUTTI_ASSIGN(const std::vector<double> all, gather(communicator, mine));
+  if (measured.hosts > 0) measured.switch_us = median(all);
+  return measured;
 }
 
 }  // namespace
@@ -155,10 +179,11 @@ Result<Measurements> measure(Communicator& communicator, const std::string& pret
     TUTTI_ASSIGN(measured.network, measure_network(communicator, hosts));
   }
   TUTTI_ASSIGN(measured.memory, measure_memory(communicator, hosts, places));
-  if (measured.network || measured.memory) return measured;
+  TUTTI_ASSIGN(measured.turns, measure_turns(communicator, hosts, places));
+  if (measured.network || measured.memory.hosts > 0 || measured.turns.hosts > 0) return measured;
   return Status(Code::kInvalidArgument,
-                "--figures measures the network between hosts, and the memory between ranks of a host that have two "
-                "processors, but this job has neither; start more ranks, or pretend hosts with --hosts");
+                "--figures measures the network between hosts, and memory and turns between ranks of a host, but this "
+                "job has neither; start more ranks, or pretend hosts with --hosts");
 }
 
 Result<std::string> network_of(const config::Config& config) {
@@ -182,11 +207,18 @@ std::string figures_text(const Request& request, const std::string& network, con
     figures += fmt::format("networks:\n  {}: {{latency_us: {:.2f}, gap_us: {:.2f}, processor_gbs: {:.3f}}}\n", network,
                            net->latency_us, net->gap_us, std::max(net->processor_gbs, 0.001));
   }
-  if (const auto& memory = measured.memory) {
-    text +=
-        fmt::format("# Measured: memory of {} hosts, between two ranks of each; medians of hosts.\n", memory->hosts);
-    figures += fmt::format("memory:\n  default: {{gbs: {:.2f}}}\n", std::max(memory->gbs, 0.01));
+  std::vector<std::string> memory;
+  if (measured.memory.hosts > 0) {
+    text += fmt::format("# Measured: memory of {} hosts, between two ranks of each; medians of hosts.\n",
+                        measured.memory.hosts);
+    memory.push_back(fmt::format("gbs: {:.2f}", std::max(measured.memory.gbs, 0.01)));
   }
+  if (measured.turns.hosts > 0) {
+    text += fmt::format("# Measured: turns of ranks that share processors, on {} hosts; medians of ranks.\n",
+                        measured.turns.hosts);
+    memory.push_back(fmt::format("switch_us: {:.2f}", measured.turns.switch_us));
+  }
+  if (!memory.empty()) figures += fmt::format("memory:\n  default: {{{}}}\n", fmt::join(memory, ", "));
   return text + fmt::format("# Use it with hardware.file: {}\n", request.out.empty() ? "FILE" : request.out) + figures;
 }
 

@@ -22,20 +22,27 @@ struct NetworkMeasurement {
 
 /// The memory that ranks of a host share, of all measured hosts: medians.
 struct MemoryMeasurement {
-  double gbs = 0;  ///< each way, while two ranks exchange large messages
-  size_t hosts = 0;
+  double gbs = 0;    ///< each way, while two ranks exchange large messages
+  size_t hosts = 0;  ///< hosts with two ranks that may use different processors
 };
 
-/// Measurements of a job; nothing for a part that the job does not have.
+/// Turns of ranks that share processors, of all ranks of the measured hosts: medians.
+struct TurnMeasurement {
+  double switch_us = 0;  ///< from a rank that waits to the next rank of its processor
+  size_t hosts = 0;      ///< hosts with more ranks than processors
+};
+
+/// Measurements of a job. A measurement of no host has no figures.
 struct Measurements {
   std::optional<NetworkMeasurement> network;  ///< needs two hosts
-  std::optional<MemoryMeasurement> memory;    ///< needs a host with two ranks that may use different processors
+  MemoryMeasurement memory;
+  TurnMeasurement turns;
 };
 
 /// Measures by all ranks together; every rank gets the same figures. The network is measured between one rank of each
 /// host, in up to 16 rounds of some tenths of a second, in which pairs of hosts measure at the same time. The memory is
-/// measured between two ranks of a host, on up to 16 hosts, one after the other. kInvalidArgument: there is nothing to
-/// measure.
+/// measured between two ranks of a host, and turns between all ranks of a host, on up to 16 hosts, one after the other.
+/// kInvalidArgument: there is nothing to measure.
 Result<Measurements> measure(Communicator& communicator, const std::string& pretended_host);
 
 /// The name of the network of the job, for a file of hardware figures. kConfig: the configuration names several.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <span>
-#include <thread>
 
 #include "communicator/setup/racks.h"
 #include "log/log.h"
@@ -183,11 +182,10 @@ class Candidates {
 
 }  // namespace
 
-uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
+uint32_t polling_threads(int64_t wanted, const Crowd& crowd) {
   constexpr int64_t kMost = 4;
   if (wanted > 0) return static_cast<uint32_t>(wanted);
-  const int64_t processors = std::thread::hardware_concurrency();
-  return static_cast<uint32_t>(std::clamp(processors / std::max<int64_t>(ranks_here, 1) / 2, int64_t{1}, kMost));
+  return static_cast<uint32_t>(std::clamp(int64_t{crowd.processors} / crowd.ranks / 2, int64_t{1}, kMost));
 }
 
 Status check_named_networks(const config::Config& config) {

@@ -9,6 +9,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "communicator/setup/contact.h"
+#include "communicator/setup/waits.h"
 #include "plugin/registry.h"
 #include "transport/net.h"
 #include "tuner/selector.h"
@@ -16,8 +17,8 @@
 namespace tutti::communicator {
 
 /// Threads that poll for a rank's GPU: `wanted`, the value of net.polling_threads, or if 0 half of the rank's share of
-/// the processors. `ranks_here`: ranks of this machine.
-uint32_t polling_threads(int64_t wanted, int64_t ranks_here);
+/// the processors of `crowd`.
+uint32_t polling_threads(int64_t wanted, const Crowd& crowd);
 
 /// The facts that decide which networks a communicator uses.
 struct NetworkWishes {

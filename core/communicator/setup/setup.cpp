@@ -121,17 +121,16 @@ class Setup {
   }
 
   Status find_hosts() {
-    TUTTI_ASSIGN(const auto all,
-                 state_.bootstrap_->all_gather(encode(bootstrap::this_host(config_.text("host"))), deadline_));
+    HostIdentity own = bootstrap::this_host(config_.text("host"));
+    own.processors = topology::format_cpu_mask(topology::current_affinity());
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(encode(own), deadline_));
     TUTTI_ASSIGN(const bootstrap::Hosts hosts, bootstrap::Hosts::decode(all));
     for (uint32_t rank = 0; rank < all.size(); ++rank) {
       const HostIdentity& host = hosts.of(rank);
       host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
       nodes_.push_back(hosts.node_of(rank));
-      if (host.boot_id != hosts.of(static_cast<uint32_t>(state_.rank_)).boot_id) continue;
-      ++ranks_here_;
-      if (std::cmp_less(rank, state_.rank_)) ++rank_here_;
     }
+    crowd_ = communicator::crowd_of(hosts, static_cast<uint32_t>(state_.rank_));
     node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
       if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
@@ -139,12 +138,12 @@ class Setup {
     TUTTI_ASSIGN(racks_, communicator::Racks::read(config_, host_names_));
     force_network_ = config_.text("transport") == "net";
     TUTTI_TRY(communicator::check_transport(config_, node_count_));
-    uses_network_ = node_count_ > 1 || (force_network_ && state_.size_ > 1);
+    crowd_.uses_network = node_count_ > 1 || (force_network_ && state_.size_ > 1);
     return {};
   }
 
   Status load_plugins() {
-    TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, uses_network_));
+    TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, crowd_.uses_network));
     TUTTI_ASSIGN(plan_files_, communicator::PlanFiles::read(config_));
     TUTTI_ASSIGN(hardware_, communicator::hardware_of(config_));
     return {};
@@ -177,7 +176,7 @@ class Setup {
   }
 
   Status describe_protocols() {
-    max_channels_ = communicator::max_channels(config_, device(), uses_network_, 0);
+    max_channels_ = communicator::max_channels(config_, device(), crowd_.uses_network, 0);
     TUTTI_ASSIGN(protocols_, communicator::lay_out_protocols(*state_.registry_, config_, device(), max_channels_));
     choices_.protocols = std::move(protocols_.list);
     return {};
@@ -211,7 +210,7 @@ class Setup {
 
     TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, protocols_.shm));
     communicator::Networks networks;
-    if (uses_network_) {
+    if (crowd_.uses_network) {
       TUTTI_ASSIGN(networks, open_networks(protocols_.net, communicator, shm->bell()));
     }
     Contact mine;
@@ -293,8 +292,14 @@ class Setup {
   uint32_t device() const { return on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST; }
 
   Status make_backend() {
-    backend::Parts parts{state_,  state_.ledger_,     {calls(), waits()}, gpu_options(),
-                         fabric_, choices_.protocols, *state_.bootstrap_, deadline_};
+    backend::Parts parts{state_,
+                         state_.ledger_,
+                         {calls(), communicator::waits_of(config_, crowd_)},
+                         gpu_options(),
+                         fabric_,
+                         choices_.protocols,
+                         *state_.bootstrap_,
+                         deadline_};
     TUTTI_ASSIGN(auto made, state_.make_backend_(parts));
     {
       const std::lock_guard lock(state_.failure_mutex_);
@@ -373,7 +378,7 @@ class Setup {
     options.standing = [state](uint32_t rank) { return state->standing(rank); };
     options.incoming = std::make_shared<transport::Incoming>();
     options.serves_left = on_gpu();
-    options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
+    options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), crowd_);
     options.hosts = host_names_;
     options.call_limit = config_.duration("timeouts.operation");
     options.check_plugins = config_.boolean("check.plugins");
@@ -498,7 +503,7 @@ class Setup {
   double part_of_machine() const {
     if (!config_.text("topology.file").empty()) return 1;
     const auto here = std::ranges::count(nodes_, nodes_[static_cast<size_t>(state_.rank_)]);
-    return static_cast<double>(here) / static_cast<double>(ranks_here_);
+    return static_cast<double>(here) / crowd_.ranks;
   }
 
   /// The channels as `tutti search` prints them.
@@ -519,10 +524,6 @@ class Setup {
     if (!connected.reduced.empty() && state_.rank_ == 0) log::info("{}: {}", plugin.name, connected.reduced);
     choices_.algorithms.emplace_back(plugin, std::move(connected.instance));
     return {};
-  }
-
-  backend::Driver::Options waits() const {
-    return communicator::waits_of(config_, {static_cast<uint32_t>(ranks_here_), rank_here_, uses_network_});
   }
 
   Status finish() {
@@ -547,10 +548,8 @@ class Setup {
   topology::Hardware hardware_;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
-  int64_t ranks_here_ = 0;  // ranks on this machine, with any pretended hosts
-  uint32_t rank_here_ = 0;  // the number of this rank among them
+  communicator::Crowd crowd_;
   bool force_network_ = false;
-  bool uses_network_ = false;
   uint32_t max_channels_ = 1;
   communicator::Protocols protocols_;        ///< the list is in choices_; the layouts, until the fabric takes them
   std::unique_ptr<backend::Fabric> fabric_;  ///< until the back end takes it

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tutti/plugin/algorithm.h"
+#include "tutti/sdk/peer_list.h"
 
 namespace tutti::sdk {
 
@@ -199,7 +200,8 @@ class PlanBuilder {
   /// peers than tutti_plan_step can name.
   int32_t emit(const tutti_plan_sink& sink) {
     std::vector<tutti_plan_step> steps;
-    PeerList peers(plan_.rank_count);
+    std::vector<tutti_plan_peer> peers;
+    PeerList list(peers);
     std::vector<tutti_plan_range> ranges;
     std::vector<tutti_plan_growth> growths;
     steps.reserve(steps_.size());
@@ -210,14 +212,17 @@ class PlanBuilder {
       growths.push_back(growth_of(step));
       step.sort_peers();
       tutti_plan_step out = step.step_;
-      if (!peers.place(step.recv_, out.recv_begin, out.recv_count)) return TUTTI_UNSUPPORTED;
-      if (!peers.place(step.send_, out.send_begin, out.send_count)) return TUTTI_UNSUPPORTED;
+      if (step.recv_.size() > UINT16_MAX || step.send_.size() > UINT16_MAX) return TUTTI_UNSUPPORTED;
+      if (!list.place(step.recv_, out.recv_begin)) return TUTTI_UNSUPPORTED;
+      if (!list.place(step.send_, out.send_begin)) return TUTTI_UNSUPPORTED;
+      out.recv_count = static_cast<uint16_t>(step.recv_.size());
+      out.send_count = static_cast<uint16_t>(step.send_.size());
       steps.push_back(out);
     }
     plan_.step_count = static_cast<uint32_t>(steps.size());
-    plan_.peer_count = static_cast<uint32_t>(peers.all().size());
+    plan_.peer_count = static_cast<uint32_t>(peers.size());
     plan_.steps = steps.data();
-    plan_.peers = peers.all().data();
+    plan_.peers = peers.data();
     plan_.ranges = ranges.data();
     plan_.repeat_count = static_cast<uint32_t>(repeats_.size());
     plan_.repeats = repeats_.data();
@@ -272,56 +277,6 @@ class PlanBuilder {
             below(step.growth_.send, plan_.rank_count),
             below(step.growth_.scatter_chunk, chunks_of(step.step_.source))};
   }
-  /// The peers of a plan. Equal ranges of several steps are stored once. An index by ranks finds them: a plan may have
-  /// a step, and a range, for each rank.
-  class PeerList {
-   public:
-    explicit PeerList(uint32_t rank_count) : first_(rank_count, kNone), last_(rank_count, kNone) {}
-    const Step::Peers& all() const { return all_; }
-
-    /// False if tutti_plan_step cannot name the range.
-    bool place(const Step::Peers& range, uint16_t& begin, uint16_t& count) {
-      const size_t at = find(range);
-      if (at > UINT16_MAX || range.size() > UINT16_MAX) return false;
-      begin = static_cast<uint16_t>(at);
-      count = static_cast<uint16_t>(range.size());
-      if (at == all_.size()) {
-        for (const tutti_plan_peer& peer : range) add(peer);
-      }
-      return true;
-    }
-
-   private:
-    static constexpr uint32_t kNone = ~0u;
-
-    /// The first place of the range; the end of the list if it has none.
-    size_t find(const Step::Peers& range) const {
-      if (range.empty()) return 0;
-      if (range.front().rank >= first_.size()) return all_.size();  // no rank: the host refuses the plan
-      const auto same = [](const tutti_plan_peer& a, const tutti_plan_peer& b) {
-        return a.rank == b.rank && a.chunk == b.chunk;
-      };
-      for (uint32_t at = first_[range.front().rank]; at != kNone; at = next_[at]) {
-        if (range.size() > all_.size() - at) break;
-        if (std::equal(range.begin(), range.end(), all_.begin() + at, same)) return at;
-      }
-      return all_.size();
-    }
-    void add(const tutti_plan_peer& peer) {
-      const auto at = static_cast<uint32_t>(all_.size());
-      all_.push_back(peer);
-      next_.push_back(kNone);
-      if (peer.rank >= first_.size()) return;
-      uint32_t& last = last_[peer.rank];
-      (last == kNone ? first_[peer.rank] : next_[last]) = at;
-      last = at;
-    }
-
-    Step::Peers all_;
-    std::vector<uint32_t> first_, last_;  // by rank: its first and last place in all_
-    std::vector<uint32_t> next_;          // by place: the next place of the same rank
-  };
-
   tutti_plan plan_ = {};
   std::vector<Step> steps_;
   std::vector<tutti_plan_repeat> repeats_;
