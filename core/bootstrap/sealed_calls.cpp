@@ -22,11 +22,11 @@ Result<std::unique_ptr<SealedCalls>> SealedCalls::create(const Secret& secret, M
 }
 
 Result<Gathered> SealedCalls::all_gather(std::span<const std::byte> mine, base::Time deadline) {
-  const uint32_t number = ++calls_;
   if (mine.size() > kMaxPayloadBytes - kMoreBytes) {
     return Status(Code::kInvalidArgument, fmt::format("bootstrap all_gather of {} bytes: the limit is {}", mine.size(),
                                                       kMaxPayloadBytes - kMoreBytes));
   }
+  const uint32_t number = ++calls_;
   TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, membership_.rank}));
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
   TUTTI_ASSIGN(Bytes gathered, exchange_(call, std::move(sealed), deadline));
@@ -63,13 +63,13 @@ Result<Gathered> SealedCalls::open(uint32_t call, std::span<const std::byte> gat
 }
 
 Result<Bytes> SealedCalls::broadcast(int root, std::span<const std::byte> bytes, base::Time deadline) {
-  const uint32_t number = ++calls_;
   const size_t limit = kMaxPayloadBytes - kMoreBytes * static_cast<size_t>(membership_.rank_count);
   if (root < 0 || root >= membership_.rank_count || bytes.size() > limit) {
     return Status(Code::kInvalidArgument,
                   fmt::format("bootstrap broadcast of {} bytes from rank {}: the limits are {} bytes and ranks 0..{}",
                               bytes.size(), root, limit, membership_.rank_count - 1));
   }
+  const uint32_t number = ++calls_;
   Bytes sealed;
   if (root == membership_.rank) {
     TUTTI_ASSIGN(sealed, seal_->close(bytes, {number, root}));

@@ -374,7 +374,7 @@ struct CheckedNetwork::Entries {
     Connection& connection = *request.connection;
     *done = 0;
     if (connection.closed) return fault_of_core("test", "on a closed connection");
-    if (request.done) return fault_of_core("test", "with a request that is complete");
+    if (request.done) return fault_of_core("test", "with a request that is complete or has failed");
     connection.context->arming.look();
     std::array<uint64_t, checked::kMostParts> lengths{};
     lengths.fill(kUnset);
@@ -382,7 +382,10 @@ struct CheckedNetwork::Entries {
     const int32_t code = run_timed(connection.test, *connection.context, "test", [&] {
       return inner(*connection.context).test(request.inner, &is_done, request.receives ? lengths.data() : nullptr);
     });
-    if (code != TUTTI_OK && code != TUTTI_AGAIN) return code;
+    if (code != TUTTI_OK && code != TUTTI_AGAIN) {
+      request.done = true;
+      return code;
+    }
     if (is_done != 0 && is_done != 1) {
       return violate(19, "test", is_done == kUndecided ? "it does not set *done" : fmt::format("*done is {}", is_done));
     }

@@ -200,9 +200,10 @@ Result<bool> KeptSendTask::take_acknowledgements() {
   for (void** request = &receives_[taken_ % receives_.size()]; *request != nullptr;
        request = &receives_[taken_ % receives_.size()]) {
     uint64_t bytes = 0;
-    TUTTI_ASSIGN(const bool done, acknowledges_->test(*request, &bytes));
-    if (!done) break;
-    *request = nullptr;
+    const Result<bool> done = acknowledges_->test(*request, &bytes);
+    if (done.ok() && !*done) break;
+    *request = nullptr;  // a request that fails is gone, too
+    TUTTI_TRY(done.status());
     const Acknowledgement& acknowledgement = acknowledgements_[taken_++ % receives_.size()];
     if (bytes != sizeof acknowledgement) return Status(Code::kInternal, "an acknowledgement has a wrong length");
     TUTTI_TRY(take(acknowledgement));

@@ -78,6 +78,26 @@ TEST(Bootstrap, RefusesMoreThanItCarries) {
   });
 }
 
+/// A call that one rank refuses is no call: this rank repeats it with arguments that are right.
+TEST(Bootstrap, GoesOnAfterACallThatOneRankRefuses) {
+  const Group group = make_group(2);
+  const Bytes too_long(Bootstrap::kMaxBytes + 1);
+  in_ranks(2, [&](int rank) {
+    Bootstrap& own = *group[static_cast<size_t>(rank)];
+    if (rank == 0) {
+      EXPECT_EQ(own.all_gather(too_long, soon()).status().code(), Code::kInvalidArgument);
+    }
+    const auto gathered = own.all_gather(to_bytes(rank == 0 ? "a" : "b"), soon());
+    EXPECT_TRUE(gathered.ok()) << gathered.status().to_string();
+    if (rank == 0) {
+      EXPECT_EQ(own.broadcast(0, too_long, soon()).status().code(), Code::kInvalidArgument);
+    }
+    const auto told = own.broadcast(0, rank == 0 ? to_bytes("c") : Bytes(), soon());
+    ASSERT_TRUE(told.ok()) << told.status().to_string();
+    EXPECT_EQ(*told, to_bytes("c"));
+  });
+}
+
 TEST(Bootstrap, ManyGroupsAtOnce) {
   constexpr int kGroups = 8;
   in_ranks(kGroups, [](int) {

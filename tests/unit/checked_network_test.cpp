@@ -216,7 +216,7 @@ TEST_F(CheckedNetworkTest, reports_calls_that_the_core_must_not_make) {
   EXPECT_EQ(ops().test(request, &done, &bytes), TUTTI_INTERNAL);
   EXPECT_EQ(broken(), "");
   EXPECT_EQ(CheckedNetwork::take_failure_text(),
-            "a bug of Tutti's core: it calls 'test' with a request that is complete");
+            "a bug of Tutti's core: it calls 'test' with a request that is complete or has failed");
   void* const closed = sender_;
   tutti_net_handle handle{};
   void *listener = nullptr, *state = nullptr;

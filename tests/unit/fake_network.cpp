@@ -170,10 +170,16 @@ struct FakeNetwork::Calls {
       if (*done == 0) ++network.held_[request.parts[0].tag];
       return *done == 0 ? TUTTI_AGAIN : TUTTI_OK;
     }
+    if (request.has_failed) {
+      network.why_ = "a request that has failed is tested again";
+      return network.fail(TUTTI_INTERNAL);
+    }
     if (!is_oldest(connection, request)) return TUTTI_AGAIN;
     if (!has_all(pipe, request)) {
       const int32_t code = pipe.receiver_code();
-      return code == TUTTI_OK ? TUTTI_AGAIN : network.fail(code);
+      if (code == TUTTI_OK) return TUTTI_AGAIN;
+      connection.give_up(request);
+      return network.fail(code);
     }
     for (size_t i = 0; i < request.parts.size(); ++i) {
       const Part& part = request.parts[i];
@@ -209,6 +215,14 @@ struct FakeNetwork::Calls {
                  static_cast<Listener*>(nullptr));
   }
 };
+
+void FakeNetwork::Connection::give_up(Request& request) {
+  request.has_failed = true;
+  const auto at =
+      std::find_if(receives.begin(), receives.end(), [&](const auto& one) { return one.get() == &request; });
+  failed.push_back(std::move(*at));
+  receives.erase(at);
+}
 
 const tutti_network_ops* FakeNetwork::ops() {
   static const tutti_network_ops table = {

@@ -115,6 +115,7 @@ class FakeNetwork {
     Connection* connection = nullptr;
     std::vector<Part> parts;
     bool is_send = false;
+    bool has_failed = false;  ///< it is gone: no later call names it
   };
   struct Connection {
     FakeNetwork* network = nullptr;
@@ -122,6 +123,8 @@ class FakeNetwork {
     bool sends = false;
     std::deque<std::unique_ptr<Request>> receives = {};  ///< oldest first
     std::map<uint32_t, Request> held_sends = {};         ///< by tag
+    std::vector<std::unique_ptr<Request>> failed = {};   ///< kept, so that a call that names one is found
+    void give_up(Request& request);
   };
   int count(const std::map<uint32_t, int>& by_tag, uint32_t first, uint32_t last);
   int32_t fail(int32_t code);
