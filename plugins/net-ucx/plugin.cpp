@@ -68,7 +68,7 @@ class UcxNetwork : public sdk::Network {
                      "Network devices, as in UCX_NET_DEVICES: eth0, mlx5_0:1; empty: UCX_NET_DEVICES or all."),
         sdk::setting(TUTTI_CONFIG_TEXT, "interface", "",
                      "Interface of the TCP connections that set up and watch connections; empty: the first that is "
-                     "neither a bridge of containers nor the loopback, else the loopback."),
+                     "neither a bridge of containers nor the loopback, else a bridge, else the loopback."),
         sdk::setting(TUTTI_CONFIG_DURATION, "silence", "0s",
                      "A connection survives each silence of the other host that is shorter; 0: timeouts.peer_loss.", 0,
                      3'600'000'000'000),

@@ -9,8 +9,8 @@
 // Order. Every rank makes the same calls in the same order with the same arguments. Only its own buffers, and the
 // factor of a pre-multiplied sum, may differ. Calls are numbered. If ranks disagree, calls fail with Code::kMismatch,
 // and the text names the number, the ranks and their calls. On the host, no rank uses data of a rank whose calls
-// differ. On GPUs, a comparison in the background breaks the communicator within a second. If a rank leaves out one of
-// several equal calls, no call can tell: the log names the different numbers of calls when a rank leaves.
+// differ. On GPUs, a comparison in the background breaks the communicator, usually within a second. If a rank leaves
+// out one of several equal calls, no call can tell: the log names the different numbers of calls when a rank leaves.
 //
 // Return. On the host device, a call returns when this rank's part is done: its input may be reused and its output is
 // complete. On GPUs (device: cuda), a communicator belongs to the GPU that is current in the thread that creates it.
@@ -25,7 +25,7 @@
 // Groups. Between group_start() and group_end(), calls are collected. group_end() runs them.
 //
 // Threads. Different communicators may be used from different threads at the same time. One communicator is used by one
-// thread at a time. Only abort() and async_error() may be called by any thread at any time.
+// thread at a time. Only abort(), async_error() and counters() may be called by any thread at any time.
 //
 // Errors. After a failure of a collective (a lost peer, a peer that left, a time-out, an abort, a mismatch), the
 // communicator is broken. Every later call returns the first failure at once, and the application can only destroy the
@@ -58,7 +58,7 @@ struct Choice {
   std::string algorithm;  ///< "ring"
   std::string variant;    ///< "two-shot"; empty if the algorithm has one variant
   std::string protocol;   ///< "simple"
-  std::string transport;  ///< "shm", "net-socket", or both joined by "+"
+  std::string transport;  ///< "shm", "p2p" and "net-NAME" of each network in use, joined by "+"
   uint32_t channels = 0;
   double predicted_us = 0;
 };
@@ -112,14 +112,15 @@ class TUTTI_API Registration {
   bool direct_ = false;
 };
 
-/// A communicator belongs to the process that made it. In a child that fork() made later, every call but rank() and
-/// size() fails with kFailedPrecondition, abort() has no effect, and the destructor does nothing: the parent goes on
-/// undisturbed. A child may make communicators of its own.
+/// A communicator belongs to the process that made it. In a child that fork() made later, every call but rank(), size()
+/// and counters() fails with kFailedPrecondition, abort() has no effect, and the destructor does nothing: the parent
+/// goes on undisturbed. A child may make communicators of its own.
 class TUTTI_API Communicator {
  public:
   /// Joins the ranks of `id`. Returns when all `rank_count` ranks have joined and agree on version, plugins and
   /// configuration. Errors: kInvalidArgument (rank outside 0..rank_count-1), kConfig, kNotFound (plugin), kTimeout
-  /// (names the missing ranks), kMismatch (names ranks and difference), kRemote.
+  /// (names the missing ranks), kMismatch (names ranks and difference), kVersionMismatch (of a plugin or of Tutti),
+  /// kUnsupported (no network works on all ranks; too many ranks), kSystem, kRemote.
   static Result<Communicator> create(const UniqueId& id, int rank, int rank_count, const Options& options = {});
 
   /// Joins the ranks of the job that a launcher started this process in: Open MPI's mpirun, Slurm's srun, torchrun, or
@@ -165,8 +166,8 @@ class TUTTI_API Communicator {
   // data, but it is a call: all ranks must make it.
   //
   // Errors of all calls below: kInvalidArgument (null buffer, root or peer out of range, type without this reduction),
-  // kUnsupported (no candidate can run the call; the text names the reasons), and the failure that broke the
-  // communicator (kRemote, kTimeout, kAborted, kMismatch).
+  // kUnsupported (a stream on the host device; no candidate can run the call; the text names the reasons), and the
+  // failure that broke the communicator (kRemote, kTimeout, kAborted, kMismatch).
 
   /// output[i] = op over ranks of input[i]; count elements each. In place: input == output.
   Status all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op,

@@ -23,7 +23,8 @@ namespace tutti {
 /// standby; then rank 0 warns.
 ///
 /// The secret never crosses a connection. A rank and a hub prove to each other that they know it (HMAC-SHA256). The
-/// data after the proof is neither encrypted nor signed.
+/// contributions of ranks to setup calls are sealed by AES-256-GCM, with a key from the secret. Other messages of the
+/// hub are neither encrypted nor signed.
 ///
 /// The unused ids of a process on one network interface share one port. The port closes when all ranks of each id have
 /// joined. With `bootstrap.shrink`, the process keeps it open for its communicators.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The channels of one machine: the result of search, and the input of connect. Header only, for plugins.
+// Threads: any thread; the functions keep no state.
 #pragma once
 
 #include <algorithm>

@@ -70,6 +70,7 @@ class Connecting : public NetworkObject {
   virtual Result<std::unique_ptr<Connection>> advance() = 0;
 };
 
+/// A listener. [setup]: one thread at a time.
 class Listener : public NetworkObject {
  public:
   /// Null: none yet. Does not block.
@@ -90,6 +91,7 @@ class NetworkContext : public NetworkObject {
   virtual Result<bool> arm() { return Status(Code::kUnsupported, "there is no event descriptor"); }
 };
 
+/// A network plugin. create() is [setup]: one thread at a time.
 class Network : public Plugin {
  public:
   using Kind = Network;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins the rings of machines into rings over all ranks. Header only, for plugins.
+// Threads: any thread; the functions keep no state.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Double binary trees over machines, and trees over all ranks. Header only, for plugins.
+// Threads: any thread; the functions keep no state.
 //
 // Source: P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 // Parallel Computing 35 (2009). The paper defines two binary trees over the same machines. A machine that has children
