@@ -119,6 +119,7 @@ many() {
 registered() {
   part "registered buffers" "$build/tests/fault_registered_test"
   part "ranks that leave" "$build/tests/fault_leave_gpu_test"
+  part "streams of threads" "$build/tests/thread_stream_test"
 }
 family() {
   part "communicators from others" env LD_LIBRARY_PATH="$build/lib/nccl:${LD_LIBRARY_PATH:-}" "$build/tests/nccl_family"

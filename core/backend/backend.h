@@ -62,6 +62,8 @@ class Backend {
   /// Returns when the earlier calls of all ranks on the stream of `call` have ended. `call` is an all_reduce of one
   /// byte in memory of the host.
   virtual Status barrier(const Call& call) = 0;
+  /// A stream that means the same in every thread, in place of `stream`, which may mean a different stream in each.
+  virtual Result<Stream> common_stream(Stream stream) { return stream; }
   /// To be called before and after the calls of a group that were given to these streams, and all go to the first.
   virtual Status gather(std::span<const Stream> streams) = 0;
   virtual Status release(std::span<const Stream> streams) = 0;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,6 +22,7 @@ struct Share {
   std::vector<backend::Call> messages;
   std::vector<Stream> streams;
   Status status;
+  bool has_gathered = false;
 
   void add(backend::Call call) {
     if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
@@ -26,21 +30,37 @@ struct Share {
     (call.collective == Collective::kSendRecv ? messages : collectives).push_back(call);
   }
 
-  /// A group may have begun before a fork, and end in the child.
+  /// On the thread that made the calls. A group may have begun before a fork, and end in the child.
   void gather() {
     status = state->check_process();
+    if (status.ok()) status = leave_thread();
     if (status.ok()) status = state->gather(streams);
+    has_gathered = status.ok();
   }
 
-  /// After it has gathered its streams.
+  /// On any thread, after gather().
   void run() {
-    if (!status.ok()) return;
-    status = run_calls();
+    if (has_gathered) status = run_calls();
+  }
+
+  /// On the thread that made the calls, after run().
+  void release() {
+    if (!has_gathered) return;
     const Status released = state->release(streams);
     if (status.ok()) status = released;
   }
 
  private:
+  /// The calls may run on a different thread, in which their stream would mean a different stream.
+  Status leave_thread() {
+    TUTTI_ASSIGN(const Stream common, state->common_stream(streams.front()));
+    if (common == streams.front()) return {};
+    streams.insert(streams.begin(), common);
+    for (backend::Call& call : collectives) call.stream = common;
+    for (backend::Call& call : messages) call.stream = common;
+    return {};
+  }
+
   Status run_calls() {
     for (const backend::Call& call : collectives) TUTTI_TRY(state->run(call));
     return messages.empty() ? Status() : state->run_messages(messages);
@@ -82,6 +102,18 @@ std::vector<size_t> threads_of(const std::vector<Share>& shares) {
     }
   }
   return threads;
+}
+
+/// The communicators of a thread that cannot be started fail on all ranks.
+void fail(std::vector<Share>& shares, const std::vector<size_t>& threads, size_t thread, const std::system_error& why) {
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (threads[i] != thread || !shares[i].has_gathered) continue;
+    shares[i].has_gathered = false;
+    shares[i].status = shares[i].state->fail_everywhere(Status(
+        Code::kSystem, fmt::format("cannot start a thread for the calls of a group: {}; raise the limit of processes "
+                                   "(ulimit -u, or pids.max of the container)",
+                                   why.what())));
+  }
 }
 
 }  // namespace
@@ -127,10 +159,16 @@ Status group_end() {
   };
   std::vector<std::thread> started;
   for (size_t i = 1; i < shares.size(); ++i) {
-    if (threads[i] == i) started.emplace_back([&run, i] { run(i); });
+    if (threads[i] != i) continue;
+    try {
+      started.emplace_back([&run, i] { run(i); });
+    } catch (const std::system_error& error) {
+      communicator::fail(shares, threads, i, error);
+    }
   }
   if (!shares.empty()) run(0);
   for (std::thread& thread : started) thread.join();
+  for (communicator::Share& share : shares) share.release();
   for (const communicator::Share& share : shares) TUTTI_TRY(share.status);
   return {};
 }

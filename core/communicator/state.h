@@ -56,6 +56,7 @@ class Communicator::State final : public backend::Owner {
   /// Runs sends and receives together to their end.
   Status run_messages(std::span<const backend::Call> calls);
   /// See backend.h. All communicators of a group gather first.
+  Result<Stream> common_stream(Stream stream) { return backend_->common_stream(stream); }
   Status gather(std::span<const Stream> streams) { return backend_->gather(streams); }
   Status release(std::span<const Stream> streams) { return backend_->release(streams); }
   /// The configuration of a communicator that is made from this one; without options, that of this communicator.
@@ -72,6 +73,8 @@ class Communicator::State final : public backend::Owner {
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
+  /// Breaks the communicator on all ranks. Returns the failure that broke it first. Any thread.
+  Status fail_everywhere(const Status& failure) override;
   /// The failure that a rank reported to all ranks, from the text of the bootstrap's failure.
   static Status reason_of_abort(std::string_view text);
   /// A failure of a collective call of the bootstrap: if the group was aborted, the reason.
@@ -109,8 +112,8 @@ class Communicator::State final : public backend::Owner {
   /// The first failure breaks the communicator: true. Later failures are ignored. `tell`: the other ranks, too. Any
   /// thread.
   bool break_with(const Status& failure, bool tell = false);
-  Status fail_everywhere(const Status& failure) override;
-  /// The same on a background thread or in the destructor, where no call returns the failure. Ok: does nothing.
+  /// As fail_everywhere(), on a background thread or in the destructor, where no call returns the failure. Ok: does
+  /// nothing.
   void fail_in_background(const Status& failure);
   /// The same without the log. False when there was a failure before.
   bool tell_everywhere(const Status& failure);

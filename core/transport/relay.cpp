@@ -7,6 +7,16 @@
 #include <cstring>
 
 namespace tutti::transport {
+namespace {
+
+/// A registration needs no descriptor afterwards. A rank has many relays, and few descriptors.
+Result<void*> register_slots(Channel& channel, MessageMemory& slots) {
+  auto registration = channel.register_memory(slots);
+  slots.dmabuf.reset();
+  return registration;
+}
+
+}  // namespace
 
 Relay::Relay(const Net& net, Options options)
     : RelayTask(net, options.key, options.at, options.of),
@@ -17,13 +27,13 @@ Relay::Relay(const Net& net, Options options)
       incoming_(options_.layout.slot_count) {}
 
 Status Relay::open_out() {
-  TUTTI_ASSIGN(to_registration_, out_->register_memory(options_.to));
+  TUTTI_ASSIGN(to_registration_, register_slots(*out_, options_.to));
   TUTTI_ASSIGN(out_registration_, out_->register_memory({out_records_.data(), out_records_.size() * sizeof(Record)}));
   return {};
 }
 
 Status Relay::open_in() {
-  TUTTI_ASSIGN(from_registration_, in_->register_memory(options_.from));
+  TUTTI_ASSIGN(from_registration_, register_slots(*in_, options_.from));
   TUTTI_ASSIGN(in_registration_, in_->register_memory({in_records_.data(), in_records_.size() * sizeof(Record)}));
   return {};
 }

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -123,6 +125,11 @@ class Side : public test::RelayEnd<Relay> {
   std::array<uint64_t, kSlots> lengths_{};
 };
 
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(descriptors), end(descriptors)));
+}
+
 class RelayTest : public testing::TestWithParam<Ends> {
  protected:
   RelayTest() {
@@ -141,6 +148,16 @@ class RelayTest : public testing::TestWithParam<Ends> {
   test::FakeNetwork fake_;
   std::unique_ptr<Side> a_, b_;
 };
+
+TEST_P(RelayTest, KeepsNoDescriptorOfRegisteredMemory) {
+  const size_t before = open_descriptors();
+  open();
+  EXPECT_GE(open_descriptors(), before);
+  a_->send(0, {1});
+  b_->send(0, {1});
+  ASSERT_TRUE(eventually([&] { return a_->has(0) && b_->has(0); }));
+  EXPECT_TRUE(eventually([&] { return open_descriptors() == before; }));
+}
 
 TEST_P(RelayTest, CarriesASliceAndItsEnd) {
   open();

@@ -40,6 +40,7 @@ class Machine {
   }
   void destroy(int stream) { streams_.erase(stream); }
   bool through(int work) const { return through_.contains(work); }
+  uint64_t thread = 1;  ///< the thread that makes the calls
   size_t events() const { return events_; }
   size_t stops() const { return stops_; }
 
@@ -93,16 +94,24 @@ Stream stream(int number) {
   return reinterpret_cast<Stream>(static_cast<intptr_t>(number));
 }
 
+/// The handle of a stream of each thread. Thread 1 means stream 2, and thread 2 means stream 3.
+const Stream kOfThread = stream(99);
+
 class MachineStreams : public Streams {
  public:
   MachineStreams(Machine& machine, size_t first_mark) : machine_(machine), first_mark_(first_mark) {}
-  Result<std::optional<uint64_t>> capture(Stream stream) const override { return machine_.capture(number(stream)); }
-  Status record(Mark mark, Stream stream) override { return machine_.record(index(mark), number(stream)); }
-  Status wait(Stream stream, Mark mark) override { return machine_.wait(number(stream), index(mark)); }
+  uint64_t thread_of(Stream stream) const override { return stream == kOfThread ? machine_.thread : 0; }
+  Result<std::optional<uint64_t>> capture(Stream stream) const override { return machine_.capture(meant(stream)); }
+  Status record(Mark mark, Stream stream) override { return machine_.record(index(mark), meant(stream)); }
+  Status wait(Stream stream, Mark mark) override { return machine_.wait(meant(stream), index(mark)); }
   Status finish(Mark mark) override { return machine_.finish(index(mark)); }
   Status finish_all() override { return machine_.finish_all(); }
 
  private:
+  /// The stream that the thread's handle means.
+  int meant(Stream stream) const {
+    return stream == kOfThread ? static_cast<int>(machine_.thread) + 1 : number(stream);
+  }
   size_t index(Mark mark) const { return first_mark_ + static_cast<size_t>(mark); }
   Machine& machine_;
   size_t first_mark_;
@@ -178,6 +187,28 @@ TEST_F(StreamOrderTest, CommunicatorsThatSwapStreamsInAGroupDoNotWaitForEachOthe
   ASSERT_TRUE(order_.end().ok());
   ASSERT_TRUE(other.begin(stream(1)).ok());
   EXPECT_FALSE(machine_.before(1).contains(moved));
+}
+
+TEST_F(StreamOrderTest, OneHandleMeansAStreamOfEachThread) {
+  for (const uint64_t thread : {1, 1, 2, 1}) {
+    machine_.thread = thread;
+    ASSERT_TRUE(order_.begin(kOfThread).ok());
+    const Work before = machine_.before(static_cast<int>(thread) + 1);
+    EXPECT_TRUE(std::includes(before.begin(), before.end(), eager_.begin(), eager_.end()));
+    eager_.insert(machine_.enqueue(static_cast<int>(thread) + 1));
+    ASSERT_TRUE(order_.end().ok());
+  }
+}
+
+TEST_F(StreamOrderTest, ACaptureCannotGoOnFromAStreamOfADifferentThread) {
+  machine_.begin_capture(2, 7);
+  machine_.begin_capture(3, 7);
+  ASSERT_TRUE(order_.begin(kOfThread).ok());
+  ASSERT_TRUE(order_.end().ok());
+  machine_.thread = 2;
+  EXPECT_EQ(order_.begin(kOfThread).code(), Code::kInvalidArgument);
+  machine_.thread = 1;
+  EXPECT_TRUE(order_.begin(kOfThread).ok());
 }
 
 TEST_F(StreamOrderTest, AGroupIsInOneCapture) {

@@ -13,6 +13,7 @@ class CudaBackend final : public Enqueuing {
  public:
   CudaBackend(Owner& owner, Ledger& ledger, std::unique_ptr<Fabric> fabric, std::unique_ptr<Gpu> gpu);
 
+  Result<Stream> common_stream(Stream stream) override { return gpu_->common_stream(stream); }
   Status set_detours(std::span<const Detour> detours) override { return gpu_->set_detours(detours); }
   Status serve(const tuner::Selector& selector, const Plans& plans) override { return gpu_->serve(selector, plans); }
   Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) override {

@@ -55,6 +55,7 @@ class CudaGpu : public Gpu {
   CudaGpu(const Options& options, bootstrap::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {}
 
   ~CudaGpu() override {
+    end_.emplace();
     // Other ranks' kernels may still store to this rank's memory: it is freed when all kernels have ended, or never.
     const cuda::DeviceScope scope(device_);
     if (leave().ok()) return;
@@ -216,6 +217,15 @@ class CudaGpu : public Gpu {
 
   Status run_messages(std::span<const Call> calls) override;
 
+  Result<Stream> common_stream(Stream stream) override {
+    if (static_cast<cudaStream_t>(stream) != cudaStreamPerThread) return stream;
+    if (common_stream_ == nullptr) {
+      const cuda::DeviceScope scope(device_);
+      const cuda::CaptureScope capture;
+      TUTTI_ASSIGN(common_stream_, cuda::make_side_stream());
+    }
+    return static_cast<Stream>(common_stream_.get());
+  }
   Status gather(std::span<const Stream> streams) override {
     const cuda::DeviceScope scope(device_);
     return order_->gather(streams);
@@ -511,6 +521,9 @@ class CudaGpu : public Gpu {
 
   static Status copy_to_self(const OwnMessages& own, Stream stream);
 
+  /// Begins in the destructor, and ends after all further members: a capture of a different thread would refuse the
+  /// calls that free them.
+  std::optional<cuda::CaptureScope> end_;
   Options options_;
   bootstrap::Bootstrap& bootstrap_;
   int device_ = 0;
@@ -529,6 +542,7 @@ class CudaGpu : public Gpu {
   std::unique_ptr<GpuMessages> messages_;
   std::unique_ptr<GpuRegistrations> registrations_;
   std::unique_ptr<StreamOrder> order_;  // null: nothing was enqueued
+  cuda::Stream common_stream_;          // for groups on cudaStreamPerThread
 };
 
 Status CudaGpu::run_messages(std::span<const Call> calls) {

@@ -10,13 +10,18 @@ Status StreamOrder::join(Stream waiting, Stream first) {
 
 Status StreamOrder::begin(Stream stream) {
   TUTTI_ASSIGN(capturing_, streams_->capture(stream));
-  current_ = stream;
-  if (capturing_) {
-    return capturing_ == capture_ && captured_ != stream ? join(stream, captured_) : Status();
-  }
-  if (!latest_ || *latest_ == stream) [[likely]]
+  current_ = place_of(stream);
+  if (capturing_) return follow_capture();
+  if (!latest_ || *latest_ == current_) [[likely]]
     return {};
   return streams_->wait(stream, Mark::kDone);
+}
+
+Status StreamOrder::follow_capture() {
+  if (capturing_ != capture_ || captured_ == current_) return {};
+  if (captured_.thread == 0 || captured_.thread == current_.thread) return join(current_.stream, captured_.stream);
+  return {Code::kInvalidArgument,
+          "a capture holds a call on cudaStreamPerThread of a different thread; name a stream of the application"};
 }
 
 Status StreamOrder::end() {
@@ -26,13 +31,13 @@ Status StreamOrder::end() {
     return {};
   }
   latest_ = current_;
-  return streams_->record(Mark::kDone, current_);
+  return streams_->record(Mark::kDone, current_.stream);
 }
 
 Status StreamOrder::gather(std::span<const Stream> streams) {
   Stream one = streams.front();
   if (streams.size() < 2) {
-    const bool follows = !capture_ || captured_ == one;
+    const bool follows = !capture_ || captured_ == place_of(one);
     return follows ? Status() : begin(one);
   }
   TUTTI_ASSIGN(const auto wanted, streams_->capture(streams.front()));

@@ -22,6 +22,9 @@ class Streams {
  public:
   enum class Mark { kDone, kJoint };
   virtual ~Streams() = default;
+  /// The thread whose stream `stream` means if this thread names it: cudaStreamPerThread means a different stream in
+  /// each thread. 0: the handle means the same stream in all threads.
+  virtual uint64_t thread_of(Stream stream) const = 0;
   /// The capture that the stream is in.
   virtual Result<std::optional<uint64_t>> capture(Stream stream) const = 0;
   /// Records the mark after the present work of the stream.
@@ -59,14 +62,22 @@ class StreamOrder {
 
  private:
   using Mark = Streams::Mark;
+  /// A handle, and the thread in which it has its meaning; 0: all threads.
+  struct Place {
+    Stream stream = nullptr;
+    uint64_t thread = 0;
+    bool operator==(const Place&) const = default;
+  };
+  Place place_of(Stream stream) const { return {stream, streams_->thread_of(stream)}; }
   Status join(Stream waiting, Stream first);
+  Status follow_capture();
 
   std::unique_ptr<Streams> streams_;
-  Stream current_ = nullptr;           // between begin() and end(), and its capture
+  Place current_;                      // between begin() and end(), and its capture
   std::optional<uint64_t> capturing_;  //
   std::optional<uint64_t> capture_;    // the latest that an operation was in, and the stream it went to
-  Stream captured_ = nullptr;          //
-  std::optional<Stream> latest_;       // stream of the latest operation outside of captures; kDone comes after that
+  Place captured_;                     //
+  std::optional<Place> latest_;        // stream of the latest operation outside of captures; kDone comes after that
 };
 
 }  // namespace tutti::backend

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/streams.h"
 
+#include <atomic>
 #include <memory>
 
 namespace tutti::backend {
@@ -11,6 +12,14 @@ Result<std::unique_ptr<Streams>> GpuStreams::create() {
     TUTTI_ASSIGN(event, cuda::make_event());
   }
   return std::unique_ptr<Streams>(std::move(streams));
+}
+
+uint64_t GpuStreams::thread_of(Stream stream) const {
+  if (static_cast<cudaStream_t>(stream) != cudaStreamPerThread) [[likely]]
+    return 0;
+  static std::atomic<uint64_t> threads{0};
+  thread_local const uint64_t number = ++threads;
+  return number;
 }
 
 Result<std::optional<uint64_t>> GpuStreams::capture(Stream stream) const {
@@ -35,7 +44,9 @@ Status GpuStreams::wait(Stream stream, Mark mark) {
   return {};
 }
 
+/// A capture of a different thread would refuse the wait.
 Status GpuStreams::finish(Mark mark) {
+  const cuda::CaptureScope capture;
   TUTTI_CUDA_TRY(cudaEventSynchronize(event(mark)));
   return {};
 }

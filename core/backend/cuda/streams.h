@@ -19,6 +19,7 @@ class GpuStreams : public Streams {
   /// Makes the events of both marks.
   static Result<std::unique_ptr<Streams>> create();
 
+  uint64_t thread_of(Stream stream) const override;
   Result<std::optional<uint64_t>> capture(Stream stream) const override;
   Status record(Mark mark, Stream stream) override;
   Status wait(Stream stream, Mark mark) override;

@@ -26,9 +26,10 @@
 // difference is an error that names the network.
 //
 // Memory of GPUs. The host registers it by register_dmabuf if the device reports TUTTI_MEMORY_DMABUF and the GPU
-// exports dmabufs. Else it registers pointers if the device reports TUTTI_MEMORY_CUDA. Else data goes through memory of
-// the host. The GPU reads received data after the `flush` that follows the receive, or after the receive if the plugin
-// has no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory that it names.
+// exports dmabufs. It closes the descriptor after the entry. Else it registers pointers if the device reports
+// TUTTI_MEMORY_CUDA. Else data goes through memory of the host. The GPU reads received data after the `flush` that
+// follows the receive, or after the receive if the plugin has no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory
+// that it names.
 //
 // Files of code. A text setting "file" may name a shared object that the plugin loads in `open`. The configuration may
 // also give it as NETWORK:FILE. The host checks a path against plugins.trust before `open`.
