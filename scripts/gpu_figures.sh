@@ -43,7 +43,8 @@ build_all() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=ON -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
-    lent_memory_test thread_stream_test break_sockets nccl_codes nccl_family nccl_like nccl_api_cost tutti-algo-recursive
+    lent_memory_test thread_stream_test break_sockets nccl_codes nccl_family nccl_like nccl_api_cost
+    tutti-algo-recursive
     tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-net-unix_stream tutti-proto-mock_cuda)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
