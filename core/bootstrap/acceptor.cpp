@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/acceptor.h"
 
+#include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -172,7 +173,10 @@ void Acceptor::add(base::Fd socket) {
 void Acceptor::hear(GuestAt guest, const Frame& frame) {
   const std::optional<Hello> hello = hello_in(frame);
   const Room* const room = hello ? room_for(*guest, *hello, frame) : nullptr;
-  if (room == nullptr) return drop(guest);
+  if (room == nullptr) {
+    if (hello) note_refusal(*guest, *hello, frame);
+    return drop(guest);
+  }
   const std::shared_ptr<Link> link = guest->link;
   if (hello->wire_version >= kFirstVersionWithProofs) {
     const auto proof = prove_hello(room->secret, sdk::Side::kAcceptor, guest->nonce, frame.payload);
@@ -208,6 +212,30 @@ const Acceptor::Room* Acceptor::room_of_earlier_version(const Frame& frame) cons
   };
   const auto room = std::find_if(rooms_.begin(), rooms_.end(), knows);
   return room == rooms_.end() ? nullptr : &room->second;
+}
+
+/// A wrong secret names no hub, so each hub that expects ranks notes it.
+void Acceptor::note_refusal(const Guest& guest, const Hello& hello, const Frame& frame) {
+  const bool has_proof =
+      hello.wire_version >= kFirstVersionWithProofs && frame.payload.size() >= kLastingBytesWithProof;
+  if (!has_proof) return;
+  const std::string& there = guest.link->there();
+  for (auto& [tag, room] : rooms_) {
+    if (room.complete) continue;
+    if (room.refused.size() < kMaxRanks) room.refused.insert(hello.process);
+    room.last_refused = there.substr(0, there.rfind(':'));
+  }
+}
+
+std::string Acceptor::text_of_refusals(const Tag& tag) const {
+  const Room& room = rooms_.at(tag);
+  if (room.refused.empty()) return {};
+  const bool one = room.refused.size() == 1;
+  return fmt::format(
+      "; {} {} refused because {} wrong ({}from {}): give all ranks the same id, TUTTI_ID_SECRET or "
+      "TUTTI_ID_SECRET_FILE",
+      room.refused.size(), one ? "process was" : "processes were", one ? "its secret is" : "their secrets are",
+      one ? "" : "the last ", room.last_refused);
 }
 
 void Acceptor::drop(GuestAt guest) {

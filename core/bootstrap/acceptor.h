@@ -6,6 +6,8 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <set>
+#include <string>
 
 #include "base/socket.h"
 #include "bootstrap/link.h"
@@ -58,6 +60,9 @@ class Acceptor {
   void expect_few_for(const Tag& tag) { rooms_.at(tag).complete = true; }
   /// Ranks of the tag's hub come now.
   void expect_many_for(const Tag& tag);
+  /// "; 1 process was refused ...", if a Hello with a wrong proof came while ranks of the tag's hub were expected; else
+  /// empty. Other strangers do not count. A process counts once: ranks try several times.
+  std::string text_of_refusals(const Tag& tag) const;
 
  private:
   struct Guest {
@@ -69,7 +74,9 @@ class Acceptor {
   struct Room {
     Secret secret;
     Admit admit;
-    bool complete = false;  ///< no rank of the hub is awaited
+    bool complete = false;            ///< no rank of the hub is awaited
+    std::set<uint64_t> refused = {};  ///< processes with a wrong proof, as they name themselves; kMaxRanks at most
+    std::string last_refused = {};    ///< address of the latest of them, without its port
   };
 
   void take_guests();
@@ -82,6 +89,7 @@ class Acceptor {
   void hear(GuestAt guest, const Frame& frame);
   const Room* room_for(const Guest& guest, const Hello& hello, const Frame& frame) const;
   const Room* room_of_earlier_version(const Frame& frame) const;
+  void note_refusal(const Guest& guest, const Hello& hello, const Frame& frame);
   void drop(GuestAt guest);
 
   Poller& poller_;

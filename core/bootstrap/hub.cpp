@@ -528,9 +528,9 @@ void Hub::waited_too_long() {
   if (!decides()) return;
   const std::string limit = base::to_text(wait_limit_);
   if (phase_ == Phase::kJoining) {
-    fail_joining(
-        Status(Code::kTimeout, fmt::format("{} of {} did not join within {}",
-                                           rank_list(ranks_in(Member::State::kAbsent)), members_.size(), limit)));
+    fail_joining(Status(Code::kTimeout,
+                        fmt::format("{} of {} did not join within {}{}", rank_list(ranks_in(Member::State::kAbsent)),
+                                    members_.size(), limit, acceptor_->text_of_refusals(tag_))));
   } else {
     fail_calls(Status(Code::kTimeout, fmt::format("bootstrap {}: {} of {} did not call it within {}", round_->name(),
                                                   rank_list(round_->missing()), members_.size(), limit)));

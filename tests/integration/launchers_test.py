@@ -23,6 +23,7 @@ TUTTI = "tutti"
 LAUNCHED = "launched"
 HAS_PMIX = False
 TIMEOUT_S = 100
+BOOTSTRAP_S = 10  # longer than the difference between the starts of two processes
 BENCH = ["bench", "all_reduce", "--min", "1K", "--max", "4K", "--iters", "2", "--repeat", "1", "--csv"]
 ROW = "4096,1024,float32,sum"
 # Open MPI 4.1 maps its copy of the topology at an address that it finds free (rtc_hwloc), which crashed in few runs.
@@ -162,6 +163,16 @@ class Launchers(unittest.TestCase):
                 "RANK": "1", "WORLD_SIZE": "2", "TUTTI_ID_SECRET": "6" * 32, **more})
             self.assertEqual(code, 1, errors)
             self.assertIn(text, " ".join(errors.split()))
+
+    def test_a_rank_with_a_different_secret_is_counted(self):
+        port = free_port() - 1
+        results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "0" * 31 + str(rank),
+                                             "TUTTI_TIMEOUTS_BOOTSTRAP": f"{BOOTSTRAP_S}s"})
+        self.assertEqual([code for _, code in results], [1, 1], results)
+        self.assertIn("rank 1 of 2 did not join within ", results[0][0][1])
+        self.assertIn("; 1 process was refused because its secret is wrong (from 127.0.0.1): ", results[0][0][1])
+        self.assertIn("does not accept the secret of this unique id", results[1][0][1])
 
     def test_an_unknown_name_is_looked_up_until_the_deadline(self):
         begin = time.monotonic()

@@ -101,7 +101,7 @@ Hello hello_to(const UniqueId& id, int rank, int rank_count) {
   return hello;
 }
 
-void Stranger::join(const UniqueId& id, Hello hello) const {
+void Stranger::join(const UniqueId& id, Hello hello, uint32_t timeout_ms) const {
   const Frame first = hear();
   ASSERT_EQ(first.header.kind, Kind::kChallenge);
   Challenge challenge;
@@ -109,7 +109,7 @@ void Stranger::join(const UniqueId& id, Hello hello) const {
   std::memcpy(&challenge, first.payload.data(), sizeof challenge);
   const Secret secret = endpoint_of(id).value().secret;
   hello.proof = prove_hello(secret, sdk::Side::kConnector, challenge.nonce, payload_of(hello)).value();
-  say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
+  say({.kind = Kind::kHello, .timeout_ms = timeout_ms}, payload_of(hello));
 }
 
 void Stranger::admit(const Secret& secret) const {

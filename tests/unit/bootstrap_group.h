@@ -53,7 +53,8 @@ class Stranger {
   explicit Stranger(base::Fd socket) : socket_(std::move(socket)) {}
   /// Answers the challenge with a right proof, and sends the hello.
   void join(const UniqueId& id, int rank, int rank_count) const { join(id, hello_to(id, rank, rank_count)); }
-  void join(const UniqueId& id, Hello hello) const;
+  /// The same with any hello; `timeout_ms`: the time that the rank says it has left.
+  void join(const UniqueId& id, Hello hello, uint32_t timeout_ms = 60000) const;
   /// Lets a rank in, as a hub with this secret does.
   void admit(const Secret& secret) const;
   /// The next frame; an empty header if the connection ends.

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 
@@ -19,9 +20,19 @@ namespace tutti::bootstrap {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 std::string text_of(const Status& status) {
   return std::string(status.text());
+}
+
+/// An id at a port of its own: no unused id of another test keeps the listener open.
+UniqueId make_id_at_own_port() {
+  base::SocketAddress address = base::SocketAddress::parse("127.0.0.1:0").value();
+  auto listener = base::listen_on(address);
+  address.set_port(base::local_address(*listener).port());
+  listener->reset();
+  return test::required(UniqueId::create_at(address.to_string()));
 }
 
 /// A process that holds the port of an id, without its secret.
@@ -162,6 +173,72 @@ TEST(Handshake, TheHubProvesThatItKnowsTheSecret) {
   EXPECT_EQ(welcome.payload.size(), sizeof(sdk::Proof));
 }
 
+// Refused processes.
+
+/// The reason why rank 0 of 2, which comes alone, cannot join.
+std::string text_of_lonely_join(const UniqueId& id) {
+  const Stranger rank(id);
+  rank.join(id, hello_to(id, 0, 2), 1);
+  return to_text(rank.hear(Kind::kReply).payload);
+}
+
+/// Says a hello of another secret, and returns when the hub has refused it.
+void show_wrong_secret(const UniqueId& id, uint64_t process) {
+  Endpoint other = endpoint_of(id).value();
+  other.secret[3] ^= std::byte{1};
+  const UniqueId wrong = to_unique_id(other);
+  Hello hello = hello_to(wrong, 1, 2);
+  hello.process = process;
+  const Stranger stranger(id);
+  stranger.join(wrong, hello);
+  EXPECT_TRUE(stranger.hears_end());
+}
+
+TEST(Refusals, AreCountedByProcess) {
+  const UniqueId id = make_id_at_own_port();
+  show_wrong_secret(id, 7);
+  show_wrong_secret(id, 7);
+  EXPECT_THAT(text_of_lonely_join(id),
+              MatchesRegex("rank 1 of 2 did not join within 1 ms; 1 process was refused because its secret is wrong "
+                           "\\(from 127.0.0.1\\): give all ranks the same id, TUTTI_ID_SECRET or "
+                           "TUTTI_ID_SECRET_FILE"));
+  const UniqueId next = make_id_at_own_port();
+  show_wrong_secret(next, 7);
+  show_wrong_secret(next, 8);
+  EXPECT_THAT(text_of_lonely_join(next), HasSubstr("; 2 processes were refused because their secrets are wrong (the "
+                                                   "last from 127.0.0.1): "));
+}
+
+TEST(Refusals, OfTheRightTagAndAWrongProofAreCounted) {
+  const UniqueId id = make_id_at_own_port();
+  const Stranger stranger(id);
+  stranger.say({.kind = Kind::kHello}, payload_of(hello_to(id, 1, 2)));  // without a proof
+  EXPECT_TRUE(stranger.hears_end());
+  EXPECT_THAT(text_of_lonely_join(id), HasSubstr("; 1 process was refused"));
+}
+
+/// Each stranger is dropped, and none shows a proof.
+TEST(Refusals, OfOtherStrangersAreNotCounted) {
+  const UniqueId id = make_id_at_own_port();
+  { const Stranger port_scan(id); }
+  const Bytes whole = payload_of(hello_to(id, 1, 2));
+  Hello old_version = hello_to(id, 1, 2);
+  old_version.wire_version = kFirstVersionWithProofs - 1;
+  Hello short_of_proof = hello_to(id, 1, 2);
+  short_of_proof.wire_version = kWireVersion + 1;
+  const Bytes cut = payload_of(short_of_proof);
+  const auto expect_drop = [&](Header header, std::span<const std::byte> payload) {
+    const Stranger stranger(id);
+    stranger.say(header, payload);
+    EXPECT_TRUE(stranger.hears_end());
+  };
+  expect_drop({.kind = Kind::kCall}, whole);
+  expect_drop({.kind = Kind::kHello}, std::span(whole).first(whole.size() - 1));
+  expect_drop({.kind = Kind::kHello}, payload_of(old_version));
+  expect_drop({.kind = Kind::kHello}, std::span(cut).first(offsetof(Hello, rank_count) - 1));
+  EXPECT_EQ(text_of_lonely_join(id), "rank 1 of 2 did not join within 1 ms");
+}
+
 // Descriptors and listeners.
 
 long open_descriptors() {
@@ -176,15 +253,6 @@ TEST(Acceptor, UnusedIdsShareOneDescriptor) {
   EXPECT_LE(open_descriptors(), before + 1);
   make_group(ids[7], 2);
   make_group(ids[299], 2);
-}
-
-/// An id at a port of its own: no unused id of another test keeps the listener open.
-UniqueId make_id_at_own_port() {
-  base::SocketAddress address = base::SocketAddress::parse("127.0.0.1:0").value();
-  auto listener = base::listen_on(address);
-  address.set_port(base::local_address(*listener).port());
-  listener->reset();
-  return test::required(UniqueId::create_at(address.to_string()));
 }
 
 TEST(Acceptor, ClosesWhenAllHaveJoined) {
