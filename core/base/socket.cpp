@@ -178,6 +178,11 @@ bool SocketAddress::is_link_local() const {
   return family() == AF_INET6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
 }
 
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) return ip()[0] == 127;
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&storage_.v6.sin6_addr);
+}
+
 std::string SocketAddress::ip_text() const {
   char text[INET6_ADDRSTRLEN] = "";
   ::inet_ntop(family(), ip().data(), text, sizeof text);

@@ -38,6 +38,8 @@ class SocketAddress {
   std::span<const uint8_t> ip() const;
   /// Usable only on its own link: 169.254.0.0/16, fe80::/10.
   bool is_link_local() const;
+  /// Leads to the host itself: 127.0.0.0/8, ::1.
+  bool is_loopback() const;
   /// Without the port, and without brackets.
   std::string ip_text() const;
   std::string to_string() const;

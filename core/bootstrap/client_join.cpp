@@ -14,10 +14,16 @@
 namespace tutti::bootstrap {
 namespace {
 
-Status no_hub(const Status& why, int rank, int rank_count) {
-  const char* const remedy = why.code() == Code::kTimeout
-                                 ? "; check that rank 0, or the process that made the id, has started and has not ended"
-                                 : "";
+Status no_hub(const Status& why, const base::SocketAddress& hub, int rank, int rank_count) {
+  std::string remedy;
+  if (why.code() == Code::kTimeout) {
+    remedy = "; check that rank 0, or the process that made the id, has started and has not ended";
+    if (hub.is_loopback())
+      remedy += fmt::format(
+          ". Each host has a loopback ({}) of its own: if the ranks run on several hosts, choose an address of rank "
+          "0's host that all hosts reach, by MASTER_ADDR, TUTTI_MEETING or bootstrap.interface",
+          hub.ip_text());
+  }
   return {why.code(), fmt::format("rank {} of {} cannot reach the hub: {}{}", rank, rank_count, why.text(), remedy)};
 }
 
@@ -48,7 +54,7 @@ Status Bootstrap::Client::join(const Endpoint& endpoint, base::Time deadline) {
     id = open_exchange();
   }
   auto knocked = knock(endpoint, {.id = id}, hello(), deadline);
-  if (!knocked.ok()) return no_hub(knocked.status(), rank(), size());
+  if (!knocked.ok()) return no_hub(knocked.status(), endpoint.address, rank(), size());
   base::Fd socket = *std::move(knocked);
   const base::SocketAddress here = base::local_address(socket);
   connect(kPrimary, endpoint.address, std::move(socket));

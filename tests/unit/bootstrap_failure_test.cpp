@@ -10,6 +10,7 @@
 #include <future>
 #include <mutex>
 
+#include "bootstrap/interface.h"
 #include "unit/bootstrap_group.h"
 
 namespace tutti::bootstrap {
@@ -109,6 +110,22 @@ TEST(Joining, NobodyListens) {
   const Status status = Bootstrap::join(id, 0, 2, base::time_in(base::Milliseconds(200))).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(text_of(status), HasSubstr("Connection refused"));
+  EXPECT_THAT(text_of(status),
+              HasSubstr("Each host has a loopback (127.0.0.1) of its own: if the ranks run on several hosts, choose an "
+                        "address of rank 0's host that all hosts reach, by MASTER_ADDR, TUTTI_MEETING or "
+                        "bootstrap.interface"));
+}
+
+TEST(Joining, NobodyListensAtAnAddressForOtherHosts) {
+  const auto outward = choose_interface("^127.0.0.0/8,^::1/128");
+  if (!outward.ok()) GTEST_SKIP() << "this host has a loopback alone";
+  auto listener = base::listen_on(outward->address);
+  ASSERT_TRUE(listener.ok());
+  const UniqueId id = to_unique_id({base::local_address(*listener), {}});
+  listener->reset();
+  const Status status = Bootstrap::join(id, 0, 2, base::time_in(base::Milliseconds(200))).status();
+  EXPECT_THAT(text_of(status), HasSubstr("cannot reach the hub: "));
+  EXPECT_THAT(text_of(status), testing::Not(HasSubstr("loopback")));
 }
 
 TEST(Joining, WaitsForTheHub) {

@@ -84,6 +84,13 @@ base::SocketAddress at(const std::string& address) {
   return base::SocketAddress::parse(address).value();
 }
 
+TEST(SocketAddressTest, KnowsTheLoopback) {
+  for (const char* text : {"127.0.0.1:7", "127.255.0.9:7", "[::1]:7"}) EXPECT_TRUE(at(text).is_loopback()) << text;
+  for (const char* text : {"126.0.0.1:7", "128.0.0.1:7", "10.127.0.1:7", "[::2]:7", "[fd00::1]:7"})
+    EXPECT_FALSE(at(text).is_loopback()) << text;
+  EXPECT_FALSE(base::SocketAddress().is_loopback());
+}
+
 TEST(InterfaceTest, ChoosesByTheList) {
   const std::vector<Interface> found = {{"lo", at("127.0.0.1:0"), true},
                                         {"docker0", at("172.17.0.1:0")},
