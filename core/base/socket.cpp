@@ -203,9 +203,9 @@ Result<Fd> listen_on(const SocketAddress& address) {
   if (address.port() != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // restart while old connections linger
   if (::bind(socket.get(), address.data(), address.size()) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE)
-      return Status(Code::kSystem, fmt::format("cannot listen on {}: port {} is in use by another process; choose "
-                                               "another port, or end that process",
-                                               address.to_string(), address.port()));
+      return Status(Code::kSystem, fmt::format("cannot listen on {}: port {} {}; choose another port, or end that "
+                                               "process",
+                                               address.to_string(), address.port(), kPortInUse));
     if (errno == EADDRNOTAVAIL)
       return Status(Code::kSystem, fmt::format("cannot listen on {}: no interface of this host has this address; use "
                                                "an address of this host, or start this process on the other host",

@@ -55,6 +55,8 @@ class SocketAddress {
   } storage_ = {.v6 = {}};
 };
 
+/// Part of the text of listen_on() if the port is in use.
+inline constexpr std::string_view kPortInUse = "is in use by another process";
 /// Listens; port 0 takes any free port, which local_address() tells. A port in use is kSystem and named.
 Result<Fd> listen_on(const SocketAddress& address);
 

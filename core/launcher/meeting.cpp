@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/socket.h"
 #include "bootstrap/endpoint.h"
 #include "launcher/pmix.h"
 #include "log/log.h"
@@ -68,8 +69,11 @@ Result<UniqueId> meet_at(const std::string& address, int rank, base::Time deadli
   if (address.ends_with(":0")) return Status(Code::kInvalidArgument, "all ranks need the same port; give a number");
   TUTTI_ASSIGN(const base::SocketAddress place, resolve(address, deadline));
   TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
-  return rank == 0 ? UniqueId::create_at(place.to_string(), secret)
-                   : UniqueId::from_string(fmt::format("{}:{}", place.to_string(), secret));
+  if (rank != 0) return UniqueId::from_string(fmt::format("{}:{}", place.to_string(), secret));
+  auto id = UniqueId::create_at(place.to_string(), secret);
+  if (id.ok() || id.status().text().find(base::kPortInUse) == std::string_view::npos) return id;
+  return Status(id.status().code(), fmt::format("{}; or two processes have rank 0: give each process a rank of its own",
+                                                id.status().text()));
 }
 
 }  // namespace

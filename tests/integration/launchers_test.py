@@ -164,6 +164,19 @@ class Launchers(unittest.TestCase):
             self.assertEqual(code, 1, errors)
             self.assertIn(text, " ".join(errors.split()))
 
+    def test_two_processes_with_rank_0_are_named(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            port = other.getsockname()[1]
+            for variables in ({"TUTTI_MEETING": f"127.0.0.1:{port}"},
+                              {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1)}):
+                (((_, errors), code),) = run_ranks(1, lambda _, more=variables: {
+                    "RANK": "0", "WORLD_SIZE": "2", "TUTTI_ID_SECRET": "6" * 32, **more})
+                self.assertEqual(code, 1, errors)
+                self.assertIn(f"port {port} is in use by another process; choose another port, or end that process; or "
+                              "two processes have rank 0: give each process a rank of its own", errors)
+
     def test_a_rank_with_a_different_secret_is_counted(self):
         port = free_port() - 1
         results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
