@@ -268,6 +268,19 @@ class Bench(ToolTest):
         self.assertNotEqual(self.run_ok("id", "--at", "127.0.0.1:7000"), self.run_ok("id", "--at", "127.0.0.1:7000"))
         self.run_bad(1, "id", "--at", "127.0.0.1", says="it has no port")
 
+    def test_an_id_on_the_interface_of_the_configuration(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = pathlib.Path(folder, "job.yaml")
+            job.write_text("bootstrap.interface: [127.0.0.0/8]\n")
+            job.chmod(0o600)
+            for arguments, variables in (((), {"TUTTI_BOOTSTRAP_INTERFACE": "[127.0.0.0/8]"}),
+                                         ((), {"TUTTI_SITE_CONFIG": str(job)}), ((), {"TUTTI_CONFIG": str(job)}),
+                                         (("--config", job), {}), (("--set", "bootstrap.interface=127.0.0.0/8"), {})):
+                self.assertRegex(self.run_ok("id", *arguments, **variables), r"^127\.0\.0\.1:", (arguments, variables))
+        nonsense = ("--set", "bootstrap.interface=nonsense")
+        self.run_bad(1, "id", *nonsense, says="bootstrap.interface (")
+        self.assertRegex(self.run_ok("id", "--at", "127.0.0.1:7000", *nonsense), r"^127\.0\.0\.1:7000:")
+
     def launch_two(self, start_rank):
         ranks = [start_rank(rank) for rank in (0, 1)]
         outputs = [process.communicate(timeout=TIMEOUT_S) for process in ranks]

@@ -4,9 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
+#include "communicator/own_interface.h"
 #include "tools/commands.h"
+#include "tools/session.h"
 #include "tutti/unique_id.h"
 
 namespace tutti::tools {
@@ -14,7 +18,8 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Whoever has the id can join the job. The file can be read by its owner alone. Rank 0 serves the id at its address, so
-make the id on the machine of rank 0, or name that machine with --at.
+make the id on the machine of rank 0, or name that machine with --at. Without --at, bootstrap.interface of the
+configuration chooses the address.
 
 Examples:
   tutti id --file job.id                  on the machine of rank 0; takes a port that is free now
@@ -24,11 +29,14 @@ Examples:
 struct Wish {
   std::string file;
   std::string address;
+  std::string config_file;
+  std::vector<std::string> settings;
 };
 
 Status make(const Wish& wish) {
-  // Serves the id for a moment, which finds a free port.
-  TUTTI_ASSIGN(const UniqueId served, UniqueId::create());
+  TUTTI_ASSIGN(const config::Config config, load_config(wish.config_file, split_settings(wish.settings)));
+  // Serves the id for a moment, which finds a free port. With --at, the secret alone is used, so any interface serves.
+  TUTTI_ASSIGN(const UniqueId served, wish.address.empty() ? communicator::create_id(config) : UniqueId::create());
   std::string text = served.to_string();
   if (!wish.address.empty()) {
     const std::string secret = text.substr(text.rfind(':'));
@@ -49,6 +57,7 @@ void add_id(CLI::App& tutti, int& exit_code) {
   command->add_option("--file", wish->file, "Write the id to a new file (default: print it)")->option_text("FILE");
   command->add_option("--at", wish->address, "Where rank 0 listens (default: this machine, a free port)")
       ->option_text("HOST:PORT");
+  add_settings(*command, wish->config_file, wish->settings);
   command->callback([wish, &exit_code] {
     const Status made = make(*wish);
     exit_code = made.ok() ? kSuccess : fail(made);
