@@ -129,7 +129,7 @@ Result<UniqueId> meet(const RankAssignment& assignment, const Variables& variabl
   const bool at_address = !text_of(variables, "TUTTI_MEETING").empty();
   if (!at_address && variables("PMIX_NAMESPACE") != nullptr) {
     return meet_by_pmix(assignment, config.joined("bootstrap.interface"),
-                        base::time_in(config.duration("timeouts.bootstrap")));
+                        std::chrono::duration_cast<base::Milliseconds>(config.duration("timeouts.bootstrap")));
   }
   TUTTI_ASSIGN(const std::string address, meeting_address(assignment, variables));
   auto id = meet_at(address, assignment.rank, base::time_in(config.duration("timeouts.bootstrap")));

@@ -87,8 +87,9 @@ class Answer {
 /// The connection of this process to its launcher.
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> open(const Library& library) {
-    std::unique_ptr<Session> made(new Session(library));
+  /// Each later call of fence() and get() ends when the limit of the session has passed.
+  static Result<std::unique_ptr<Session>> open(const Library& library, base::Milliseconds limit) {
+    std::unique_ptr<Session> made(new Session(library, limit));
     TUTTI_TRY(made->check("PMIx_Init", library.init(&made->self_, nullptr, 0)));
     made->is_open_ = true;
     return made;
@@ -108,41 +109,43 @@ class Session {
   }
 
   /// Returns when all ranks have called it. The texts that ranks have put before are then on every host.
-  Status fence(base::Time deadline) {
+  Status fence() {
     pmix_info_t collect{};
     std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
     collect.value.type = PMIX_BOOL;
     collect.value.data.flag = true;
     pmix_proc_t all = self_;
     all.rank = PMIX_RANK_WILDCARD;
-    return ask("PMIx_Fence", deadline,
+    return ask("PMIx_Fence",
                [&](void* holder) { return library_.fence_nb(&all, 1, &collect, 1, &Answer::done, holder); })
         .status();
   }
 
   /// The text that rank 0 put before the fence.
-  Result<std::string> get(base::Time deadline) {
+  Result<std::string> get() {
     pmix_proc_t first = self_;
     first.rank = 0;
-    return ask("PMIx_Get", deadline,
+    return ask("PMIx_Get",
                [&](void* holder) { return library_.get_nb(&first, kKey, nullptr, 0, &Answer::value, holder); });
   }
 
  private:
-  explicit Session(const Library& library) : library_(library) {}
+  Session(const Library& library, base::Milliseconds limit)
+      : library_(library), limit_(limit), deadline_(base::time_in(limit)) {}
 
   /// `start` begins a call of PMIx that answers through the holder.
   template <class Start>
-  Result<std::string> ask(const char* call, base::Time deadline, Start&& start) {
+  Result<std::string> ask(const char* call, Start&& start) {
     const auto answer = std::make_shared<Answer>();
     auto holder = std::make_unique<Answer::Shared>(answer);
     TUTTI_TRY(check(call, start(holder.get())));
     holder.release();  // the callback deletes it
-    const auto code = answer->wait(deadline);
+    const auto code = answer->wait(deadline_);
     if (!code) {
-      return Status(Code::kTimeout, fmt::format("{} of the launcher did not end within timeouts.bootstrap; did all "
-                                                "ranks start?",
-                                                call));
+      return Status(Code::kTimeout,
+                    fmt::format("{} of the launcher did not end within {} (timeouts.bootstrap); did all "
+                                "ranks start?",
+                                call, base::to_text(limit_)));
     }
     TUTTI_TRY(check(call, *code));
     return answer->text();
@@ -154,24 +157,26 @@ class Session {
   }
 
   const Library& library_;
+  const base::Milliseconds limit_;
+  const base::Time deadline_;
   pmix_proc_t self_{};
   bool is_open_ = false;
 };
 
 }  // namespace
 
-Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Time deadline) {
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Milliseconds limit) {
   static const Result<Library> library = Library::open();
   if (!library.ok()) return library.status();
-  TUTTI_ASSIGN(const std::unique_ptr<Session> session, Session::open(*library));
+  TUTTI_ASSIGN(const std::unique_ptr<Session> session, Session::open(*library, limit));
   if (assignment.rank == 0) {
     TUTTI_ASSIGN(const UniqueId id, UniqueId::create(interfaces));
     TUTTI_TRY(session->put(id.to_string()));
-    TUTTI_TRY(session->fence(deadline));
+    TUTTI_TRY(session->fence());
     return id;
   }
-  TUTTI_TRY(session->fence(deadline));
-  TUTTI_ASSIGN(const std::string text, session->get(deadline));
+  TUTTI_TRY(session->fence());
+  TUTTI_ASSIGN(const std::string text, session->get());
   return UniqueId::from_string(text);
 }
 

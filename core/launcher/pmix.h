@@ -12,8 +12,8 @@
 namespace tutti::launcher {
 
 /// Rank 0 makes an id and gives it to the launcher; the other ranks ask the launcher for it. Opens libpmix.so.2 at the
-/// first call. Errors: kUnsupported (a build without PMIx), kNotFound (no libpmix.so.2), kTimeout, kSystem (text of
-/// PMIx). Threads: one at a time.
-Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Time deadline);
+/// first call. The limit is timeouts.bootstrap. Errors: kUnsupported (a build without PMIx), kNotFound (no
+/// libpmix.so.2), kTimeout, kSystem (text of PMIx). Threads: one at a time.
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Milliseconds limit);
 
 }  // namespace tutti::launcher

@@ -3,7 +3,7 @@
 
 namespace tutti::launcher {
 
-Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view, base::Time) {
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view, base::Milliseconds) {
   return Status(Code::kUnsupported,
                 assignment.launcher +
                     " carries the id of a job by PMIx, which this build lacks; build with the "

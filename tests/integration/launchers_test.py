@@ -254,7 +254,7 @@ class Launchers(unittest.TestCase):
         script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then sleep 20; fi; exec "$@"'
         done = self.mpirun(2, "sh", "-c", script, "sh", TUTTI, *BENCH, TUTTI_TIMEOUTS_BOOTSTRAP="2s")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("PMIx_Fence of the launcher did not end within timeouts.bootstrap; did all ranks start?",
+        self.assertIn("PMIx_Fence of the launcher did not end within 2 s (timeouts.bootstrap); did all ranks start?",
                       done.stderr)
 
 
