@@ -45,6 +45,12 @@ Result<std::string> checked(std::string secret, std::string_view variable) {
   return secret;
 }
 
+Result<std::string> secret_of_file(const char* file) {
+  auto secret = base::read_secret(file);
+  if (!secret.ok()) return secret.status().with_context("TUTTI_ID_SECRET_FILE");
+  return checked(*std::move(secret), fmt::format("TUTTI_ID_SECRET_FILE={}", file));
+}
+
 /// The variables that state the meeting place, for texts. Without TUTTI_MEETING, the port is computed.
 std::string source_of_meeting(const Variables& variables) {
   for (const char* name : {"TUTTI_MEETING", "MASTER_ADDR"}) {
@@ -108,13 +114,17 @@ Result<std::string> meeting_address(const RankAssignment& assignment, const Vari
 
 Result<std::string> secret_of_environment(std::string_view address_of) {
   const char* const file = secure_getenv("TUTTI_ID_SECRET_FILE");
+  const char* const text = secure_getenv("TUTTI_ID_SECRET");
   if (file != nullptr) {
-    auto secret = base::read_secret(file);
-    if (!secret.ok()) return secret.status().with_context("TUTTI_ID_SECRET_FILE");
-    return checked(*std::move(secret), fmt::format("TUTTI_ID_SECRET_FILE={}", file));
+    TUTTI_ASSIGN(std::string secret, secret_of_file(file));
+    if (text == nullptr) return secret;
+    TUTTI_ASSIGN(const std::string other, checked(text, "TUTTI_ID_SECRET"));
+    if (bootstrap::parse_secret(secret).value() == bootstrap::parse_secret(other).value()) return secret;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("TUTTI_ID_SECRET_FILE={} and TUTTI_ID_SECRET state different secrets; unset one of them", file));
   }
-  const char* const secret = secure_getenv("TUTTI_ID_SECRET");
-  if (secret != nullptr) return checked(secret, "TUTTI_ID_SECRET");
+  if (text != nullptr) return checked(text, "TUTTI_ID_SECRET");
   static std::once_flag once;
   std::call_once(once, [&] {
     log::warn(

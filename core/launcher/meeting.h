@@ -32,8 +32,8 @@ Result<std::string> meeting_address(const RankAssignment& assignment, const Vari
 std::string first_host(std::string_view list);
 
 /// The secret of an id at an address that is known beforehand: TUTTI_ID_SECRET_FILE names its file, or TUTTI_ID_SECRET
-/// is it. kInvalidArgument, with the variable: no 32 hexadecimal digits. Without both, all digits are 0, and a warning
-/// says so once; `address_of` names the source of the address.
+/// is it. kInvalidArgument, with the variable: no 32 hexadecimal digits, or both with different secrets. Without both,
+/// all digits are 0, and a warning says so once; `address_of` names the source of the address.
 Result<std::string> secret_of_environment(std::string_view address_of);
 
 }  // namespace tutti::launcher

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The variables of launchers, and the places where their ranks meet.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "launcher/meeting.h"
 #include "launcher/rank_assignment.h"
@@ -133,6 +137,62 @@ TEST(LauncherMeeting, AddressesThatAreWrong) {
   EXPECT_THAT(address_in({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "x"}}), HasSubstr("MASTER_PORT=x is no number"));
   EXPECT_THAT(address_in({{"SLURM_STEP_NODELIST", "n1"}}), HasSubstr("SLURM_JOB_ID= is no number"));
   EXPECT_THAT(address_in({{"MASTER_ADDR", "a"}}), HasSubstr("a launcher started this process and states no place"));
+}
+
+/// A file for the secret. The variables of the secret are unset before and after each test.
+class LauncherSecret : public testing::Test {
+ protected:
+  LauncherSecret() {
+    unset();
+    const int file = ::mkstemp(path_.data());
+    EXPECT_GE(file, 0);
+    ::close(file);
+  }
+  ~LauncherSecret() override {
+    unset();
+    ::unlink(path_.c_str());
+  }
+  /// The secret that these variables state; null: unset.
+  Result<std::string> secret_of(const char* in_file, const char* in_variable) const {
+    unset();
+    if (in_file != nullptr) {
+      std::ofstream(path_) << in_file << '\n';
+      ::setenv("TUTTI_ID_SECRET_FILE", path_.c_str(), 1);
+    }
+    if (in_variable != nullptr) ::setenv("TUTTI_ID_SECRET", in_variable, 1);
+    return secret_of_environment("the test");
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  static void unset() {
+    ::unsetenv("TUTTI_ID_SECRET_FILE");
+    ::unsetenv("TUTTI_ID_SECRET");
+  }
+  std::string path_ = testing::TempDir() + "launcher_secret_XXXXXX";
+};
+
+constexpr const char* kSecret = "00112233445566778899aabbccddeeff";
+
+TEST_F(LauncherSecret, ComesFromEitherVariable) {
+  EXPECT_EQ(*secret_of(kSecret, nullptr), kSecret);
+  EXPECT_EQ(*secret_of(nullptr, kSecret), kSecret);
+  EXPECT_EQ(*secret_of(nullptr, nullptr), std::string(32, '0'));
+}
+
+TEST_F(LauncherSecret, MayBeStatedTwice) {
+  EXPECT_EQ(*secret_of(kSecret, kSecret), kSecret);
+  EXPECT_EQ(*secret_of(kSecret, "00112233445566778899AABBCCDDEEFF"), kSecret);
+}
+
+TEST_F(LauncherSecret, DifferentStatementsAreAnError) {
+  const auto secret = secret_of(kSecret, "ff112233445566778899aabbccddeeff");
+  EXPECT_EQ(secret.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(secret.status().text(),
+            "TUTTI_ID_SECRET_FILE=" + path() + " and TUTTI_ID_SECRET state different secrets; unset one of them");
+  const auto half = secret_of(kSecret, "confidential");
+  EXPECT_EQ(half.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(half.status().text()), HasSubstr("TUTTI_ID_SECRET: the secret of a unique id is 32"));
 }
 
 }  // namespace
