@@ -71,9 +71,9 @@ class Bootstrap {
   /// kVersionMismatch, kRemote (a rank died, the hub is gone or has another secret).
   ///
   /// If the ranks live in several processes, one rank starts a standby hub and all others join it, too. If a rank
-  /// cannot reach the standby, all go on without one, and rank 0 warns. In groups of several hosts and at least
-  /// kLeastRanksOfTree ranks, ranks pass long results on to each other (result_tree.h). If a rank cannot reach its
-  /// parent there, the hub sends it the results, and the hub's process warns once.
+  /// cannot reach the standby, all go on without one, and rank 0 warns after the first call that succeeds. In groups
+  /// of several hosts and at least kLeastRanksOfTree ranks, ranks pass long results on to each other (result_tree.h).
+  /// If a rank cannot reach its parent there, the hub sends it the results, and the hub's process warns once.
   static Result<std::unique_ptr<Bootstrap>> join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
                                                  base::Milliseconds peer_loss = kPeerLoss, const Site& site = {});
   /// Leaves.

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "log/log.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -33,7 +36,13 @@ Result<Bytes> Bootstrap::Client::exchange(Header header, Bytes payload, base::Ti
   header.timeout_ms = static_cast<uint32_t>(base::left_until(deadline).count());
   if (header.kind == Kind::kCall) call_ = {header.id, call_.number + 1};
   send(header, std::move(payload));
-  return wait_for_answer(lock, header, deadline);
+  auto answer = wait_for_answer(lock, header, deadline);
+  if (answer.ok() && header.kind == Kind::kCall && !warning_.empty()) {
+    const std::string warning = std::exchange(warning_, {});
+    lock.unlock();
+    log::warn("{}", warning);
+  }
+  return answer;
 }
 
 void Bootstrap::Client::set_callbacks(Callbacks callbacks) {

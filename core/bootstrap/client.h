@@ -95,7 +95,7 @@ class Bootstrap::Client {
   Result<base::SocketAddress> start_standby(const Secret& secret, const Lineup& lineup, const base::SocketAddress& here,
                                             std::weak_ptr<Hub>& made);
   Status reach_standby(const Secret& secret, const Bytes& announced, base::Time deadline);
-  Result<bool> all_reached(const Bytes& packed, const Lineup& lineup) const;
+  Result<bool> all_reached(const Bytes& packed, const Lineup& lineup);
   void drop_standby(const std::weak_ptr<Hub>& own);
 
   // The result tree.
@@ -196,6 +196,9 @@ class Bootstrap::Client {
   Call call_;  ///< the latest
   std::optional<FailureReport> failure_;
   Status over_;  ///< why nothing can be asked of the hub any more
+  /// Warning of a missing standby. The first call that succeeds writes it: if a rank leaves for this cause, its peers
+  /// get a failure alone.
+  std::string warning_;
   bool joined_ = false;
   bool left_ = false;
   bool passed_on_ = false;     ///< this rank leaves, and its children have all results

@@ -140,15 +140,17 @@ Status Bootstrap::Client::reach_standby(const Secret& secret, const Bytes& annou
   return {};
 }
 
-Result<bool> Bootstrap::Client::all_reached(const Bytes& packed, const Lineup& lineup) const {
+Result<bool> Bootstrap::Client::all_reached(const Bytes& packed, const Lineup& lineup) {
   TUTTI_ASSIGN(const std::vector<Bytes> reports, unpack(packed));
   const auto failed = std::find_if(reports.begin(), reports.end(), [](const Bytes& text) { return !text.empty(); });
   if (failed == reports.end()) return true;
-  if (rank() == 0)
-    log::warn(
+  if (rank() == 0) {
+    const std::lock_guard lock(mutex_);
+    warning_ = fmt::format(
         "bootstrap: rank {} cannot reach a standby hub in the process of {}: {}. All go on without it: if the "
         "process of the hub ({}) ends, no rank learns who is lost",
         failed - reports.begin(), to_text(lineup.standby), to_text(*failed), to_text(lineup.primary));
+  }
   return false;
 }
 

@@ -96,6 +96,14 @@ class DifferentHosts(unittest.TestCase):
                             "set: settings.net.socket.interface (",
                             "there are: lo (127.0.0.1)")
 
+    def test_a_bootstrap_interface_of_one_host_only(self):
+        """The process of rank 1 cannot start a standby hub. The job ends, so no line says that it goes on."""
+        results, took = run_job([Rank(), Rank("bootstrap.interface=[=nic7]")])
+        self.assertEqual([code for code, _, _ in results], [1, 1], results)
+        self.assertIn("no network interface that is up matches '=nic7'", results[1][2])
+        self.assertNotIn("standby", results[0][2] + results[1][2])
+        self.assertLess(took, BOOTSTRAP_S + START_S)
+
     def test_the_topology_file_of_a_different_machine(self):
         """The job runs, and says which file does not fit."""
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:

@@ -6,12 +6,16 @@
 
 #include <array>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "bootstrap/lineup.h"
 #include "bootstrap/process.h"
+#include "log/log.h"
 #include "unit/bootstrap_group.h"
 
 namespace tutti::bootstrap {
@@ -293,6 +297,50 @@ TEST(Standby, ARankThatLeavesBecauseOfAFailureTellsThePrimary) {
   EXPECT_EQ(told.header.rank, 1);
   EXPECT_EQ(to_text(told.payload), "rank 1 (a pid 1) is lost");
   EXPECT_EQ(to_text(ranks.other.hear(Kind::kReply).payload), "rank 1 (a pid 1) is lost");
+}
+
+/// Rank 1 says that it cannot start a standby.
+class WithoutStandby : public testing::Test {
+ protected:
+  WithoutStandby() {
+    log::set_filter([this](log::Level level, int, std::string_view text) {
+      if (level == log::Level::kWarn) warnings_.emplace_back(text);
+      return false;
+    });
+    auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(ranks_.id, 0, 3, soon()); });
+    hear_replies();
+    ranks_.call(Operation::kBroadcast, 1, pack(std::array{Bytes(), to_bytes("no interface")}));
+    hear_replies();
+    ranks_.call(Operation::kAllGather, 0, {});
+    auto joined = joining.get();
+    EXPECT_TRUE(joined.ok()) << joined.status().to_string();
+    if (joined.ok()) mine_ = *std::move(joined);
+  }
+  ~WithoutStandby() override { log::set_filter(nullptr); }
+  void hear_replies() const {
+    for (const Stranger* rank : {&ranks_.standby_rank, &ranks_.other})
+      EXPECT_EQ(rank->hear(Kind::kReply).header.kind, Kind::kReply);
+  }
+
+  PretendedRanks ranks_;
+  std::unique_ptr<Bootstrap> mine_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(WithoutStandby, TheFirstCallWarns) {
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+  for (int call = 0; call < 2; ++call) {
+    ranks_.call(Operation::kBarrier, 0, {});
+    EXPECT_TRUE(mine_->barrier(soon()).ok());
+  }
+  EXPECT_THAT(warnings_, testing::ElementsAre(HasSubstr("cannot reach a standby hub in the process of rank 1 (")));
+  EXPECT_THAT(warnings_[0], HasSubstr("it did not start: no interface. All go on without it"));
+}
+
+TEST_F(WithoutStandby, ARankThatLeavesForThisCauseIsAFailureAlone) {
+  ranks_.standby_rank.say({.kind = Kind::kLeave}, {});
+  EXPECT_THAT(text_of(mine_->barrier(soon())), HasSubstr("rank 1 has left"));
+  EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
 }  // namespace
