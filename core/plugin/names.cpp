@@ -53,6 +53,8 @@ class Names {
   Status check_networks() const;
   Status check_rules() const;
   Status check_settings() const;
+  Status check_name(Kind kind, const std::string& name, std::string_view place, std::string_view key,
+                    const std::vector<std::string>& further) const;
 
   /// A plugin as the configuration names it.
   struct Named {
@@ -347,6 +349,15 @@ Status Names::check_owner(const config::Entry& entry) const {
                                                 kind_text, config::did_you_mean(kind_text, kinds), joined(kinds)));
 }
 
+Status Names::check_name(Kind kind, const std::string& name, std::string_view place, std::string_view key,
+                         const std::vector<std::string>& further) const {
+  std::vector<std::string> allowed = known(kind);
+  for (const std::string& each : further) {
+    if (!has(allowed, each)) allowed.push_back(each);
+  }
+  return has(allowed, name) ? Status() : unknown(place, key, kind, name, std::move(allowed));
+}
+
 Status Names::check_settings() const {
   for (const config::Entry& entry : config_.plugin_settings()) TUTTI_TRY(check_owner(entry));
   return {};
@@ -360,6 +371,11 @@ Status check_names(const config::Config& config) {
   TUTTI_TRY(names.check_settings());
   TUTTI_TRY(names.check_choices());
   return names.check_rules();
+}
+
+Status check_name(const config::Config& config, Kind kind, const std::string& name, std::string_view place,
+                  std::string_view key, const std::vector<std::string>& further) {
+  return Names(config).check_name(kind, name, place, key, further);
 }
 
 std::vector<Undeclared> declare_settings(config::Config& config) {

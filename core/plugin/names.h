@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -16,6 +17,11 @@ namespace tutti::plugin {
 /// checked only for being there twice: Registry::load reports a plugin that is missing. The check reads file names. It
 /// opens an algorithm only where a variant is named.
 Status check_names(const config::Config& config);
+
+/// Checks the name of a plugin that a file other than the configuration has at `place`. The configuration may name the
+/// plugin, or the search path or `further` may have it. `key`: the name of the section, for the text.
+Status check_name(const config::Config& config, Kind kind, const std::string& name, std::string_view place,
+                  std::string_view key, const std::vector<std::string>& further);
 
 /// A plugin whose settings are unknown, because its file is missing or cannot be loaded, or whose settings are wrong.
 struct Undeclared {

@@ -22,6 +22,8 @@ using config::Node;
 
 constexpr const char* kVersionKey = "tutti_hardware";
 constexpr const char* kDefault = "default";
+constexpr const char* kNetworks = "networks";
+constexpr const char* kProtocols = "protocols";
 constexpr std::string_view kAmdPrefix = "gfx";
 constexpr double kMostGbs = 1e6;
 constexpr double kMostUs = 1e6;
@@ -87,7 +89,7 @@ const std::vector<SectionKind>& section_kinds() {
        {"memory_gbs", "link_gbs", "c2c_gbs", "latency_us", "gap_us", "staged_gbs", "staged_latency_us", "channel_gbs"},
        [](std::string_view name) { return is_default(name) || is_gpu(name); },
        "default, a chip such as sm90 or gfx942, or PCI vendor and device such as 10de:2335"},
-      {"protocols", {"channel_gbs", "latency_us"}, is_protocol, "a plugin such as ll128, or with a chip ll128-sm90"},
+      {kProtocols, {"channel_gbs", "latency_us"}, is_protocol, "a plugin such as ll128, or with a chip ll128-sm90"},
       {"pci",
        {"lane_gbs"},
        [](std::string_view name) { return is_default(name) || is_speed(name); },
@@ -97,7 +99,7 @@ const std::vector<SectionKind>& section_kinds() {
        [](std::string_view name) { return is_default(name) || is_cpu(name); },
        "default, intel, amd, arm, power or zhaoxin, or vendor-family-model such as intel-6-85"},
       {"memory", {"gbs", "latency_us", "gap_us", "switch_us"}, is_default, "default"},
-      {"networks",
+      {kNetworks,
        {"gbs", "latency_us", "gap_us", "processor_gbs", "signal_us"},
        is_network,
        "default, or a plugin such as socket"},
@@ -219,6 +221,13 @@ Status check_entry(const Node& entry, const SectionKind& kind) {
 
 }  // namespace
 
+/// Keeps the name of a plugin that the table does not have yet.
+void Hardware::note_plugin(const std::string& section, const Node& entry) {
+  if (section != kNetworks && section != kProtocols) return;
+  std::string plugin = entry.key.substr(0, entry.key.find('-'));
+  if (!table_[section].contains(plugin)) plugins_of_file_.push_back({section, std::move(plugin), entry.key_place});
+}
+
 Status Hardware::merge(const Node& root, const std::string& name) {
   TUTTI_TRY(read_version(root, name));
   for (const Node& section : root.children) {
@@ -227,6 +236,7 @@ Status Hardware::merge(const Node& root, const std::string& name) {
     TUTTI_TRY(must_be_map(section, fmt::format("default: {{{}: 1}}", kind->figures.front())));
     for (const Node& entry : section.children) {
       TUTTI_TRY(check_entry(entry, *kind));
+      note_plugin(section.key, entry);
       for (const Node& figure : entry.children) {
         TUTTI_ASSIGN(table_[section.key][entry.key][figure.key], number(figure));
         figures_of_file_.insert(fmt::format("{}.{}.{}", section.key, entry.key, figure.key));
@@ -244,6 +254,7 @@ const Hardware& Hardware::built_in() {
     const Status read = root.ok() ? made.merge(*root, name) : root.status();
     if (!read.ok()) log::error("a bug: {}", read.text());
     made.figures_of_file_.clear();
+    made.plugins_of_file_.clear();
     return made;
   }();
   return table;
@@ -262,6 +273,16 @@ Result<Hardware> Hardware::read(const std::string& text, const std::string& name
   Hardware made = built_in();
   TUTTI_TRY(made.merge(root, name));
   return made;
+}
+
+std::vector<std::string> Hardware::entries(std::string_view section) const {
+  std::vector<std::string> names;
+  const auto found = table_.find(section);
+  if (found == table_.end()) return names;
+  for (const auto& [name, entry] : found->second) {
+    if (name != kDefault) names.push_back(name);
+  }
+  return names;
 }
 
 const double* Hardware::find(std::string_view section, std::span<const std::string> entries,

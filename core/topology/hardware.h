@@ -65,6 +65,17 @@ class Hardware {
   /// The same for a text. `name` stands for the file in errors.
   static Result<Hardware> read(const std::string& text, const std::string& name);
 
+  /// An entry of a file that the built-in table lacks, for a plugin by its name.
+  struct PluginEntry {
+    std::string section;  ///< "networks" or "protocols"
+    std::string plugin;   ///< "ll128", also of "ll128-sm90"
+    std::string place;
+  };
+  /// The entries in the order of the file. Callers that know the plugins check the names.
+  const std::vector<PluginEntry>& plugins_of_file() const { return plugins_of_file_; }
+  /// The names of the entries in a section, without `default`.
+  std::vector<std::string> entries(std::string_view section) const;
+
   /// `device` has a GPU.
   GpuFigures gpu(const Pci& device) const;
   /// The name of the entry that this GPU should have if only `default` holds for it ("sm75"); empty: an entry holds.
@@ -91,6 +102,7 @@ class Hardware {
   using Section = std::map<std::string, Entry, std::less<>>;  // by name of the entry
   using Table = std::map<std::string, Section, std::less<>>;  // by name of the section
   Status merge(const config::Node& root, const std::string& name);
+  void note_plugin(const std::string& section, const config::Node& entry);
   /// The figure of the first of these entries that has it; null: none.
   const double* find(std::string_view section, std::span<const std::string> entries, std::string_view name) const;
   /// The same, else the figure of the entry `default`, else 0.
@@ -98,6 +110,7 @@ class Hardware {
 
   Table table_;
   std::set<std::string> figures_of_file_;  // "networks.socket.latency_us"
+  std::vector<PluginEntry> plugins_of_file_;
 };
 
 }  // namespace tutti::topology

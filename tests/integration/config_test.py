@@ -140,6 +140,32 @@ class Check(ConfigTest):
                 self.assertTrue(error.startswith(f"{place}; did you mean '{guess}'?; allowed: "), error)
                 self.assertRegex(error, SEARCHED)
 
+    def test_misspelt_names_in_hardware_figures_are_errors(self):
+        job = self.write("hardware.file: figures.yaml\n")
+        for text, place, guess in (
+                ("networks: {sokcet: {latency_us: 300}}\n",
+                 "figures.yaml:2:12: networks: there is no network plugin 'sokcet'", "socket"),
+                ("protocols:\n  simpel-sm90: {latency_us: 3}\n",
+                 "figures.yaml:3:3: protocols: there is no protocol plugin 'simpel'", "simple"),
+                ("protocols: {cpoy: {latency_us: 3}}\n",
+                 "figures.yaml:2:13: protocols: there is no protocol plugin 'cpoy'", "copy")):
+            self.write("tutti_hardware: 1\n" + text, "figures.yaml")
+            for command in (("config", "check", job), ("config", "show", "--config", job),
+                            ("bench", "all_reduce", "--config", job), ("explain", "all_reduce", "--config", job)):
+                with self.subTest(f"{command} {text}"):
+                    error = self.error_of(*command)
+                    self.assertIn(f"{place}; did you mean '{guess}'?; allowed: ", error)
+                    self.assertRegex(error, SEARCHED)
+
+    def test_hardware_figures_of_plugins_that_are_there(self):
+        figures = "tutti_hardware: 1\nnetworks: {good: {gbs: 1}}\nprotocols: {copy: {latency_us: 3}}\n"
+        self.write(figures, "figures.yaml")
+        job = self.write("hardware.file: figures.yaml\n")
+        self.assertIn("there is no network plugin 'good'", self.error_of("config", "check", job))
+        self.run_ok("config", "check", job, TUTTI_PLUGIN_PATH=ZOO)
+        self.write("hardware.file: figures.yaml\nplugins: {network: [good], on_missing: next}\n")
+        self.run_ok("config", "check", job)  # the job may have no such plugin on a different host
+
     def test_misspelt_plugins_in_lists_are_errors(self):
         for text, place, guess in (("plugins:\n  network: [socket, sokcet]\n", "job.yaml:2:21", "socket"),
                                    ("plugins.algorithm:\n  - ring\n  - dircet\n", "job.yaml:3:5", "direct"),

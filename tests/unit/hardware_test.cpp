@@ -213,6 +213,20 @@ TEST(HardwareFiles, AreRefusedWithTheirPlace) {
   EXPECT_EQ(Hardware::load("/no/such/figures.yaml").status().code(), Code::kNotFound);
 }
 
+TEST(Hardware, PluginsThatTheTableLacksHaveAPlace) {
+  const Hardware table = with(
+      "networks: {default: {gbs: 1}, socket: {gbs: 2}, sokcet: {gbs: 3}}\n"
+      "protocols:\n  ll128-sm90: {channel_gbs: 6}\n  mine-sm90: {channel_gbs: 1}\n");
+  std::vector<std::string> found;
+  for (const Hardware::PluginEntry& each : table.plugins_of_file()) {
+    found.push_back(each.section + " " + each.plugin + " " + each.place);
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"networks sokcet h.yaml:2:49", "protocols mine h.yaml:5:3"}));
+  EXPECT_TRUE(Hardware::built_in().plugins_of_file().empty());
+  EXPECT_EQ(Hardware::built_in().entries("networks"), std::vector<std::string>{"socket"});
+  EXPECT_EQ(Hardware::built_in().entries("protocols"), (std::vector<std::string>{"copy", "ll", "ll128", "simple"}));
+}
+
 std::string content_of(const std::filesystem::path& file) {
   std::stringstream text;
   text << std::ifstream(file).rdbuf();

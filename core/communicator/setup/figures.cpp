@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "config/trust.h"
+#include "plugin/names.h"
 #include "topology/load.h"
 #include "tutti/plugin/protocol.h"
 #include "tutti/plugin/topology.h"
@@ -64,6 +65,16 @@ void set_processors(const topology::System& machine, const topology::Hardware& h
   figures.switch_us = memory.switch_us;
 }
 
+/// Checks the names of the plugins whose figures a file states.
+Status check_plugins(const topology::Hardware& table, const config::Config& config) {
+  for (const topology::Hardware::PluginEntry& entry : table.plugins_of_file()) {
+    const plugin::Kind kind = entry.section == "networks" ? plugin::Kind::kNetwork : plugin::Kind::kProtocol;
+    TUTTI_TRY(plugin::check_name(config, kind, entry.plugin, entry.place, entry.section,
+                                 topology::Hardware::built_in().entries(entry.section)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<topology::Hardware> hardware_of(const config::Config& config) {
@@ -72,6 +83,7 @@ Result<topology::Hardware> hardware_of(const config::Config& config) {
     TUTTI_TRY(config::check_trust(file, "the file of hardware figures", config.text("plugins.trust")));
   }
   auto table = topology::Hardware::load(file);
+  if (table.ok()) TUTTI_TRY(check_plugins(*table, config));
   if (table.status().code() != Code::kNotFound) return table;
   return table.status().with_context(fmt::format("{} ({})", kKey, config.origin(kKey)));
 }

@@ -18,7 +18,8 @@
 namespace tutti::communicator {
 
 /// Reads the table of `hardware.file`. kConfig or kNotFound with the place in the file or of the setting. If other
-/// users may change the file, it is refused or warned of (plugins.trust).
+/// users may change the file, it is refused or warned of (plugins.trust). A network or protocol of the file must be in
+/// the built-in table, in the configuration or on the search path of plugins.
 Result<topology::Hardware> hardware_of(const config::Config& config);
 
 /// The latency of a network in µs: by a file of hardware figures, else `claimed_us` (of a plugin or a topology file, 0:
