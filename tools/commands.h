@@ -28,7 +28,7 @@ void add_topo(CLI::App& tutti, int& exit_code);
 void add_tune(CLI::App& tutti, int& exit_code);
 void add_id(CLI::App& tutti, int& exit_code);
 
-/// Prints "tutti: <text>" on stderr, in one line; returns kFailure.
+/// Prints "tutti: <text>" on stderr, in one line, behind all that was printed on stdout. Returns kFailure.
 int fail(const Status& status);
 
 /// Whether all that was printed has reached standard output; if not, says why on stderr.

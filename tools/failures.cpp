@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <new>
 
@@ -56,6 +57,7 @@ std::vector<std::string> lines_of(std::vector<Failure> failures) {
 }
 
 void print(std::vector<Failure> failures) {
+  std::fflush(stdout);  // main() reports a failure of this
   for (const std::string& line : lines_of(std::move(failures))) fmt::print(stderr, "tutti: {}\n", line);
 }
 

@@ -25,7 +25,7 @@ Failure failure_now(int rank, const Status& status);
 /// Lines "ranks 0-2: text", a line for each distinct cause: the earliest first, which is the cause of later lines.
 /// "kind: text" of rank 1 and "kind: rank 1: text" of a rank that rank 1 told have one cause; the line names rank 1.
 std::vector<std::string> lines_of(std::vector<Failure> failures);
-/// Prints them on stderr.
+/// Prints them on stderr, behind all that was printed on stdout.
 void print(std::vector<Failure> failures);
 
 /// Which rank wrote a line first. All bytes zero: none. In memory that the processes of a job share; any thread.

@@ -98,6 +98,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int fail(const Status& status) {
+  std::fflush(stdout);  // main() reports a failure of this
   fmt::print(stderr, "tutti: {}\n", status.to_string());
   return kFailure;
 }

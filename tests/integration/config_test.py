@@ -361,6 +361,19 @@ class Show(ConfigTest):
         self.assertIn("command line: algorithm: there is no algorithm plugin 'rnig'; did you mean 'ring'?",
                       result.stderr)
 
+    def output_of(self, *arguments, **extra):
+        """Stdout and stderr through one pipe."""
+        return subprocess.run([TUTTI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False, cwd=self.folder, env=clean_environment() | extra, timeout=TIMEOUT_S,
+                              stdin=subprocess.DEVNULL).stdout
+
+    def test_the_error_comes_behind_the_values(self):
+        lines = self.output_of("config", "show", "--set", "net.inside_rack=ib").splitlines()
+        self.assertRegex(lines[-1], "^tutti: configuration error: .*net.racks names no rack")
+        self.write("this is no plugin", "tutti-net-broken.so")
+        lines = self.output_of("config", "show", TUTTI_PLUGIN_PATH=str(self.folder)).splitlines()
+        self.assertRegex(lines[-1], "^tutti: warning: TUTTI-P02 ")
+
     def test_a_plugin_that_cannot_be_read_is_named(self):
         self.write("this is no plugin", "tutti-net-broken.so")
         result = self.run_ok("config", "show", TUTTI_PLUGIN_PATH=str(self.folder))

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -85,6 +86,7 @@ void print_table(const config::Config& config, bool help) {
 
 /// Says which plugins the command could not look into.
 void warn(const std::vector<plugin::Undeclared>& undeclared, std::string_view consequence) {
+  std::fflush(stdout);  // main() reports a failure of this
   for (const plugin::Undeclared& each : undeclared) {
     fmt::print(stderr, "tutti: warning: {}{}; {}\n", each.place.empty() ? "" : each.place + ": ", each.why.text(),
                consequence);
