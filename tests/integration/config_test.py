@@ -244,6 +244,7 @@ class Check(ConfigTest):
             if is_refused:
                 self.assertIn(f"is in {folder.resolve()}, which other users may write (mode 0777)",
                               self.error_of("config", "check", moved))
+                self.run_ok("config", "check", moved, TUTTI_PLUGINS_TRUST="any", TUTTI_SHM_SLOTS="wrong")
             else:
                 self.run_ok("config", "check", moved)
 

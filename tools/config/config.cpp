@@ -30,10 +30,11 @@ A line "overrides" below a setting has the value of an earlier layer. Settings o
 path.)";
 
 constexpr const char* kCheckFooter = R"(
-The file is checked alone, over the built-in values: keys, values, rules, and the names of plugins, their variants and
-their settings, settings that no job can follow together, networks that rules choose and `network` does not name, and
-the files of topology.file and hardware.file. The command loads the plugins that it checks and does not open them. It
-looks for plugins in plugins.path of the file, TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
+The file is checked alone, over the built-in values and TUTTI_PLUGINS_TRUST: keys, values, rules, and the names of
+plugins, their variants and their settings, settings that no job can follow together, networks that rules choose and
+`network` does not name, and the files of topology.file and hardware.file. The command loads the plugins that it checks
+and does not open them. It looks for plugins in plugins.path of the file, TUTTI_PLUGIN_PATH, beside the library and
+where Tutti was installed.)";
 
 struct Work {
   std::string file;
@@ -108,11 +109,14 @@ Status show(const Work& work) {
   return {};
 }
 
-/// Reads this file, and no other layer. Plugins are the plugins on the search path.
+/// Reads this file, and no other layer. Plugins are the plugins on the search path. TUTTI_PLUGINS_TRUST decides whether
+/// the file may be read, since a file cannot vouch for itself.
 Status check(const Work& work) {
   config::LoadOptions options;
   options.site_file.clear();
   options.job_file = work.file;
+  options.environment = config::process_environment();
+  std::erase_if(options.environment, [](const auto& variable) { return variable.first != "TUTTI_PLUGINS_TRUST"; });
   TUTTI_ASSIGN(config::Config config, config::Config::load(options));
   TUTTI_TRY(plugin::check_plugins(config));
   auto undeclared = plugin::declare_settings(config);
