@@ -65,7 +65,7 @@ Options Session::options(int rank) const {
 
 Result<config::Config> load_config(const std::string& file,
                                    const std::vector<std::pair<std::string, std::string>>& settings) {
-  return config::load_job(file, settings, std::string(kCommandLine));
+  return config::load_job(file, settings, std::string(kCommandLine), "--config");
 }
 
 Status Session::check() const {

@@ -21,6 +21,8 @@ const std::vector<std::string> kOtherVariables = {
     "TUTTI_CONFIG",         "TUTTI_SITE_CONFIG", "TUTTI_SET",  "TUTTI_ID",           "TUTTI_ID_SECRET",
     "TUTTI_ID_SECRET_FILE", "TUTTI_MEETING",     "TUTTI_RANK", "TUTTI_RANKS",        "TUTTI_PLUGIN_PATH",
     "TUTTI_UNLOAD",         "TUTTI_SKIP_SETUP",  "TUTTI_NET",  "TUTTI_NET_RECEIVES", "TUTTI_SSH"};
+constexpr std::string_view kSiteVariable = "TUTTI_SITE_CONFIG";
+constexpr std::string_view kJobVariable = "TUTTI_CONFIG";
 constexpr std::string_view kTrust = "plugins.trust";
 constexpr std::string_view kTestVariable = "TUTTI_TEST_";
 constexpr std::string_view kSettings = "settings.";
@@ -85,12 +87,17 @@ Result<Config> Config::load(const LoadOptions& options) {
   Config config;
   for (const Key& key : core_keys()) TUTTI_TRY(config.declare(key));
   const std::optional<std::string> trust = trust_above_files(options);
-  const std::string site = find_variable(options, "TUTTI_SITE_CONFIG");
+  const std::string site = find_variable(options, kSiteVariable);
   if (!site.empty() || access(options.site_file.c_str(), F_OK) == 0) {
-    TUTTI_TRY(config.merge_file(site.empty() ? options.site_file : site, "site", trust));
+    TUTTI_TRY(site.empty() ? config.merge_file(options.site_file, "", "site", trust)
+                           : config.merge_file(site, kSiteVariable, "site", trust));
   }
-  const std::string job = options.job_file.empty() ? find_variable(options, "TUTTI_CONFIG") : options.job_file;
-  if (!job.empty()) TUTTI_TRY(config.merge_file(job, "job", trust));
+  const std::string job = find_variable(options, kJobVariable);
+  if (!options.job_file.empty()) {
+    TUTTI_TRY(config.merge_file(options.job_file, options.job_file_origin, "job", trust));
+  } else if (!job.empty()) {
+    TUTTI_TRY(config.merge_file(job, kJobVariable, "job", trust));
+  }
   TUTTI_TRY(config.merge_environment(options.environment));
   for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(entry_of(key, text, options.settings_origin)));
   return config;
@@ -147,10 +154,15 @@ Status Config::keep(const Entry& entry) {
   return {};
 }
 
-/// `trust`: of the layers above the files; without it, files below decide.
-Status Config::merge_file(const std::string& path, const std::string& layer, const std::optional<std::string>& trust) {
+/// `named_by`: the origin of `path`, for the text if the file cannot be read; empty: none. `trust`: of the layers above
+/// the files; without it, files below decide.
+Status Config::merge_file(const std::string& path, std::string_view named_by, const std::string& layer,
+                          const std::optional<std::string>& trust) {
   TUTTI_TRY(check_trust(path, "the configuration file", trust.value_or(text(kTrust))));
-  TUTTI_ASSIGN(Tree tree, read_tree(path, layer));
+  auto read = read_tree(path, layer);
+  const bool is_read = read.ok() || read.status().code() == Code::kConfig;  // else the text has no place in the file
+  if (!is_read) return named_by.empty() ? read.status() : read.status().with_context(named_by);
+  TUTTI_ASSIGN(Tree tree, std::move(read));
   for (const Entry& entry : tree.entries) TUTTI_TRY(set(entry));
   // A later layer's rules come first, and the first rule that matches decides.
   rules_.insert(rules_.begin(), std::make_move_iterator(tree.rules.begin()), std::make_move_iterator(tree.rules.end()));

@@ -25,6 +25,7 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> environment;  ///< the variables that begin with TUTTI_
   std::vector<std::pair<std::string, std::string>> settings;     ///< settings of the last layer: key, value
   std::string settings_origin = "application";                   ///< the name of that layer in texts
+  std::string job_file_origin;                                   ///< the name of the option or field of `job_file`
 };
 
 /// The TUTTI_* variables of this process; none where it runs with more rights than its caller (AT_SECURE).
@@ -97,7 +98,8 @@ class Config {
   };
   Status declare(const Key& key);
   static std::optional<std::string> trust_above_files(const LoadOptions& options);
-  Status merge_file(const std::string& path, const std::string& layer, const std::optional<std::string>& trust);
+  Status merge_file(const std::string& path, std::string_view named_by, const std::string& layer,
+                    const std::optional<std::string>& trust);
   Status merge_environment(const std::vector<std::pair<std::string, std::string>>& environment);
   Status merge_assignments(std::string_view list, const std::string& origin);
   Status set(const Entry& entry);

@@ -315,6 +315,16 @@ class Show(ConfigTest):
         listed = self.tutti("plugin", "list", "--set", "plugins.path=[/no/such/folder]")
         self.assertIn("plugins.path (command line) names /no/such/folder, which is no folder", listed.stderr)
 
+    def test_the_origin_of_a_file_that_cannot_be_read_is_named(self):
+        says = "cannot read the configuration file missing.yaml: No such file or directory; check the path"
+        for command in (("config", "show"), ("bench", "all_reduce")):
+            for variable in ("TUTTI_SITE_CONFIG", "TUTTI_CONFIG"):
+                self.assertEqual(self.error_of(*command, **{variable: "missing.yaml"}),
+                                 f"tutti: not found: {variable}: {says}")
+            self.assertEqual(self.error_of(*command, "--config", "missing.yaml"),
+                             f"tutti: not found: --config: {says}")
+        self.assertEqual(self.error_of("config", "check", "missing.yaml"), f"tutti: not found: {says}")
+
     def test_a_section_is_no_setting(self):
         error = self.error_of("bench", "all_reduce", "--set", "timeouts=30s")
         self.assertIn("'timeouts' is a section, not a setting; its settings are timeouts.bootstrap, ", error)

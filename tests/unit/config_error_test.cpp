@@ -214,7 +214,20 @@ TEST_F(ConfigError, Files) {
   EXPECT_EQ(Config::load({"site.yaml", "", {{"TUTTI_CONFIG", "none.yaml"}}, {}}).status().code(), Code::kNotFound);
   // The usual site file may be absent; a named site file may not.
   EXPECT_TRUE(Config::load({"site.yaml", "", {}, {}}).ok());
-  EXPECT_EQ(Config::load({"site.yaml", "", {{"TUTTI_SITE_CONFIG", "none.yaml"}}, {}}).status().code(), Code::kNotFound);
+}
+
+TEST_F(ConfigError, FilesThatCannotBeReadHaveAnOrigin) {
+  const std::string text = "cannot read the configuration file none.yaml: No such file or directory; check the path";
+  for (const char* variable : {"TUTTI_SITE_CONFIG", "TUTTI_CONFIG"}) {
+    const Status status = Config::load({"site.yaml", "", {{variable, "none.yaml"}}, {}}).status();
+    EXPECT_EQ(status.code(), Code::kNotFound);
+    EXPECT_EQ(status.text(), std::string(variable) + ": " + text);
+  }
+  LoadOptions options{"", "none.yaml", {{"TUTTI_CONFIG", "other.yaml"}}, {}};
+  options.job_file_origin = "--config";
+  EXPECT_EQ(Config::load(options).status().text(), "--config: " + text);
+  write("none.yaml", "quux: 1\n");
+  EXPECT_THAT(std::string(Config::load(options).status().text()), StartsWith("none.yaml:1:1: "));
 }
 
 TEST_F(ConfigError, OutsideFiles) {

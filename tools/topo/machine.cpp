@@ -53,11 +53,7 @@ Result<std::vector<NetDevice>> ports_of(const plugin::Plugin& plugin) {
 
 /// The ports of the first usable network of the settings, as a communicator would choose it.
 Result<std::vector<NetDevice>> network_ports(const MachineOptions& options) {
-  config::LoadOptions load;
-  load.job_file = options.config_file;
-  load.environment = config::process_environment();
-  load.settings = split_settings(options.settings);
-  TUTTI_ASSIGN(config::Config config, config::Config::load(load));
+  TUTTI_ASSIGN(config::Config config, load_config(options.config_file, split_settings(options.settings)));
   TUTTI_ASSIGN(const auto registry, plugin::Registry::load(config, true));
   Status first;
   for (const auto& plugin : registry->of(plugin::Kind::kNetwork)) {
