@@ -372,6 +372,17 @@ class Show(ConfigTest):
         self.assertIn("command line: algorithm: there is no algorithm plugin 'rnig'; did you mean 'ring'?",
                       result.stderr)
 
+    def test_rules_are_shown_whole(self):
+        self.write("rules:\n  - match: {collective: all_reduce, max_size: 64KiB}\n    choose: {algorithm: ring}\n"
+                   "  - forbid: {protocol: ll}\n")
+        rules = (("match {collective: all_reduce, max_size: 64KiB} choose {algorithm: ring}", "job.yaml:2:5"),
+                 ("match {} forbid {protocol: ll}", "job.yaml:4:5"))
+        command = ("config", "show", "--config", "job.yaml")
+        shown = re.findall(r"(?m)^rules  +(.*\S)  +(\S+)$", self.run_ok(*command).stdout)
+        self.assertEqual(shown, list(rules))
+        self.assertEqual(json.loads(self.run_ok(*command, "--json").stdout)["rules"],
+                         [{"rule": rule, "origin": place} for rule, place in rules])
+
     def output_of(self, *arguments, **extra):
         """Stdout and stderr through one pipe."""
         return subprocess.run([TUTTI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

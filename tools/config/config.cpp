@@ -57,7 +57,9 @@ void print_json(const config::Config& config) {
                                     {"overrides", std::move(overrides)},
                                     {"help", item.help}});
   }
-  for (const config::Rule& rule : config.rules()) document["rules"].push_back({{"origin", rule.place}});
+  for (const config::Rule& rule : config.rules()) {
+    document["rules"].push_back({{"rule", config::to_string(rule)}, {"origin", rule.place}});
+  }
   fmt::print("{}\n", document.dump(2));
 }
 
@@ -81,7 +83,7 @@ void print_table(const config::Config& config, bool help) {
       fmt::print("  overrides {} ({})\n", shown(earlier.value), earlier.origin);
   }
   for (const config::Rule& rule : config.rules()) {
-    fmt::print("{:{}}  {:{}}  {}\n", "rules", key_width, rule.forbids ? "forbid" : "choose", value_width, rule.place);
+    fmt::print("{:{}}  {:{}}  {}\n", "rules", key_width, config::to_string(rule), value_width, rule.place);
   }
 }
 
