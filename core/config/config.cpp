@@ -23,6 +23,11 @@ const std::vector<std::string> kOtherVariables = {
     "TUTTI_UNLOAD",         "TUTTI_SKIP_SETUP",  "TUTTI_NET",  "TUTTI_NET_RECEIVES", "TUTTI_SSH"};
 constexpr std::string_view kSiteVariable = "TUTTI_SITE_CONFIG";
 constexpr std::string_view kJobVariable = "TUTTI_CONFIG";
+constexpr std::string_view kRules = "rules";
+constexpr std::string_view kRulesVariable = "TUTTI_RULES";
+constexpr const char* kRulesPlace =
+    "rules can stand only in a file, as a list under the key 'rules'; --config or "
+    "TUTTI_CONFIG names the file";
 constexpr std::string_view kTrust = "plugins.trust";
 constexpr std::string_view kTestVariable = "TUTTI_TEST_";
 constexpr std::string_view kSettings = "settings.";
@@ -39,6 +44,11 @@ std::vector<std::string> keys_below(const std::string& section, const std::vecto
 /// A setting that stands in no file.
 Entry entry_of(std::string key, std::string_view text, const std::string& origin) {
   return {std::move(key), std::string(text), origin, origin, std::nullopt, origin};
+}
+
+/// Whether a key or a variable begins with `section`.
+bool is_in(std::string_view name, std::string_view section, char separator) {
+  return name == section || (name.starts_with(section) && name[section.size()] == separator);
 }
 
 /// The advice for a word that is not `known`.
@@ -113,6 +123,7 @@ Status Config::declare(const Key& key) {
 Status Config::set(const Entry& entry) {
   if (const auto slot = slots_.find(entry.key); slot != slots_.end()) return apply(entry, slot->second);
   if (entry.key.starts_with(kSettings)) return keep(entry);
+  if (is_in(entry.key, kRules, '.')) return wrong(entry.place, fmt::format("'{}': {}", entry.key, kRulesPlace));
   if (const std::vector<std::string> below = keys_below(entry.key, names()); !below.empty()) {
     return wrong(entry.place, fmt::format("'{}' is a section, not a setting; its settings are {}", entry.key,
                                           fmt::join(below, ", ")));
@@ -185,6 +196,8 @@ Status Config::merge_environment(const std::vector<std::pair<std::string, std::s
       pending_.push_back(entry_of(variable, text, origin));
     } else if (variable == "TUTTI_SET") {
       assignments = text;
+    } else if (is_in(variable, kRulesVariable, '_')) {
+      return wrong(origin, kRulesPlace);
     } else if (!variable.starts_with(kTestVariable) &&
                std::find(kOtherVariables.begin(), kOtherVariables.end(), variable) == kOtherVariables.end()) {
       return wrong("environment", fmt::format("unknown variable {}{}", variable, advice(variable, known)));

@@ -249,6 +249,18 @@ TEST_F(ConfigError, OutsideFiles) {
   EXPECT_EQ(error_of("", {}, {{"plugins.network", "a,,b"}}), "application: plugins.network: a list has an empty item");
 }
 
+TEST_F(ConfigError, RulesOutsideFiles) {
+  const std::string text =
+      "rules can stand only in a file, as a list under the key 'rules'; --config or TUTTI_CONFIG names the file";
+  EXPECT_EQ(error_of("", {{"TUTTI_RULES", "[]"}}), "environment TUTTI_RULES: " + text);
+  EXPECT_EQ(error_of("", {{"TUTTI_RULES_CHOOSE", "ll"}}), "environment TUTTI_RULES_CHOOSE: " + text);
+  EXPECT_EQ(error_of("", {{"TUTTI_SET", "rules=[]"}}), "environment TUTTI_SET: 'rules': " + text);
+  EXPECT_EQ(error_of("", {}, {{"rules", "[]"}}), "application: 'rules': " + text);
+  EXPECT_EQ(error_of("rules.choose: {protocol: ll}\n"), "job.yaml:1:16: 'rules.choose.protocol': " + text);
+  EXPECT_THAT(error_of("rulez: []\n"), StartsWith("job.yaml:1:1: unknown key 'rulez'"));
+  EXPECT_THAT(error_of("", {{"TUTTI_RULEZ", ""}}), StartsWith("environment: unknown variable TUTTI_RULEZ"));
+}
+
 TEST_F(ConfigError, SettingsOfPlugins) {
   EXPECT_EQ(
       error_of("settings:\n  nett:\n    socket:\n      streams: 2\n"),
