@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <string_view>
+
+#include "config/schema.h"
 
 namespace tutti::config {
 namespace {
@@ -19,6 +23,7 @@ class Flattener {
       if (key == "rules") {
         TUTTI_ASSIGN(tree_.rules, read_rules(child));
       } else if (child.kind == Node::Kind::kMap && !child.children.empty()) {
+        TUTTI_TRY(refuse_setting(key, child));
         TUTTI_TRY(walk(child, key + "."));
       } else {
         TUTTI_TRY(add(key, child));
@@ -28,6 +33,16 @@ class Flattener {
   }
 
  private:
+  /// Refuses a map where a setting of the core wants a value.
+  static Status refuse_setting(std::string_view key, const Node& map) {
+    const auto setting = std::ranges::find(core_keys(), key, &Key::name);
+    if (setting == core_keys().end()) return {};
+    std::string_view wanted = "a single value";
+    if (setting->type == Type::kList) wanted = "a list such as [a, b]";
+    if (setting->type == Type::kNames) wanted = "a word or a list of words such as [a, b]";
+    return wrong(map.place, fmt::format("{}: expected {}, not a map", key, wanted));
+  }
+
   Status add(const std::string& key, const Node& node) {
     const auto [first, is_new] = places_.try_emplace(key, node.key_place);
     if (!is_new) return wrong(node.key_place, fmt::format("'{}' stands twice; first at {}", key, first->second));

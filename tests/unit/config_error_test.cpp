@@ -46,7 +46,6 @@ TEST_F(ConfigError, UnknownKeys) {
            Case{"\n\n  peer_loss: 3s\n", "job.yaml:3:3: unknown key 'peer_loss'; did you mean 'timeouts.peer_loss'?"},
            Case{"quux: 1\n", "job.yaml:1:1: unknown key 'quux'; `tutti config show` lists what there is"},
            Case{"shm: 3\n", "job.yaml:1:1: 'shm' is a section, not a setting; its settings are shm.single_copy, ..."},
-           Case{"protocol:\n  name: ll\n", "job.yaml:2:3: unknown key 'protocol.name'..."},
            Case{"<<: {channels: 1}\n", "job.yaml:1:6: unknown key '<<.channels'..."},
            Case{"shm..slots: 3\n", "job.yaml:1:1: unknown key 'shm..slots'; did you mean 'shm.slots'?"},
            Case{"SHM.slots: 3\n", "job.yaml:1:1: unknown key 'SHM.slots'; did you mean 'shm.slots'?"},
@@ -124,6 +123,10 @@ TEST_F(ConfigError, Shapes) {
   for (const Case& test : {
            Case{"algorithm: [ring]\n", "job.yaml:1:12: algorithm: expected a single value, not a list"},
            Case{"plugins:\n  network: socket\n", "job.yaml:2:12: plugins.network: expected a list such as [a, b]"},
+           Case{"network: {socket: {}}\n",
+                "job.yaml:1:10: network: expected a word or a list of words such as [a, b], not a map"},
+           Case{"protocol:\n  name: ll\n", "job.yaml:2:3: protocol: expected a single value, not a map"},
+           Case{"net: {racks: {left: a}}\n", "job.yaml:1:14: net.racks: expected a list such as [a, b], not a map"},
            Case{"plugins.network: [socket, [ib]]\n",
                 "job.yaml:1:27: an item of a list must be a word without commas and brackets"},
            Case{"plugins.network: [a, '']\n",
