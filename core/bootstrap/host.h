@@ -20,7 +20,7 @@ struct HostIdentity {
   uint64_t pid_namespace = 0;  ///< processes of different namespaces cannot reach each other's memory by process id
   std::string pretended_name;  ///< makes ranks of one host act as if on several; empty: the truth
   std::string host_name;       ///< for messages only
-  std::string processors;      ///< that the rank may use: a mask as the kernel writes it; empty: unknown
+  std::string processors;      ///< the rank may use them: a mask as the kernel writes it; empty: unknown
 
   bool same_host(const HostIdentity& other) const {
     return boot_id == other.boot_id && pid_namespace == other.pid_namespace && pretended_name == other.pretended_name;

@@ -61,8 +61,8 @@ std::string describe_meeting(int rank, const Ranks& excluded, const Ranks& membe
 
 /// The list of a member, as a value of fixed size: lists of many ranks would make a round too long.
 struct Digest {
-  int rank;        ///< of the member in the old communicator
-  uint32_t count;  ///< of excluded ranks
+  int rank;        ///< the member, in the old communicator
+  uint32_t count;  ///< excluded ranks
   uint64_t hash;
   bool same_list(const Digest& other) const { return count == other.count && hash == other.hash; }
 };

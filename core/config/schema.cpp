@@ -99,7 +99,7 @@ std::vector<Key> make_keys() {
   };
 }
 
-/// Of connections between hosts.
+/// Settings of connections between hosts.
 std::vector<Key> make_network_keys() {
   return {
       number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
@@ -123,7 +123,7 @@ std::vector<Key> make_network_keys() {
   };
 }
 
-/// Of the machine of a rank.
+/// Settings of the machine of a rank.
 std::vector<Key> make_machine_keys() {
   return {
       words(Type::kText, "topology.file", "",

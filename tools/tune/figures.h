@@ -14,7 +14,7 @@ namespace tutti::tune {
 struct NetworkMeasurement {
   double latency_us = 0;     ///< a small message one way
   double gap_us = 0;         ///< time of a rank's processor for a small message that it sends or receives
-  double processor_gbs = 0;  ///< that one rank sends and receives together
+  double processor_gbs = 0;  ///< one rank sends and receives together
   double slowest_us = 0;     ///< the largest latency of a pair
   size_t hosts = 0;
   size_t pairs = 0;

@@ -19,7 +19,7 @@ namespace tutti::communicator {
 
 /// A port of a machine; plain data.
 struct Port {
-  uint32_t device = 0;          ///< of the network plugin
+  uint32_t device = 0;          ///< a number of the network plugin
   uint32_t channels = 0;        ///< most channels that enter the machine by it, and most that leave; 0: no limit
   int32_t rail = -1;            ///< -1: unknown
   uint32_t is_default = 0;      ///< 1: channels that name no port use it

@@ -14,7 +14,7 @@ namespace tutti::communicator {
 struct Crowd {
   uint32_t ranks = 1;
   uint32_t own = 0;           ///< the number of this rank among them
-  uint32_t processors = 1;    ///< that at least one of these ranks may use
+  uint32_t processors = 1;    ///< one or more of these ranks may use them
   bool uses_network = false;  ///< this rank exchanges data with other hosts
 };
 
