@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "bootstrap/agreement.h"
@@ -125,6 +127,19 @@ TEST(InterfaceTest, ThisHostHasALoopback) {
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(choose_interface(*found, "127.0.0.0/8").ok());
   EXPECT_TRUE(choose_interface(*found, "").ok());
+}
+
+TEST(InterfaceTest, WithoutADescriptorTheLimitIsNamed) {
+  const auto text_without_descriptors = [] {
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_NOFILE, &none);
+    return text_of(interfaces_of_this_host().status());
+  };
+  EXPECT_EXIT(std::_Exit(text_without_descriptors() == "cannot list the network interfaces: Too many open files: this "
+                                                       "process may have 0 descriptors; raise the limit (ulimit -n)"
+                             ? 0
+                             : 1),
+              testing::ExitedWithCode(0), "");
 }
 
 TEST(SocketTest, WatchesForDeadHosts) {
