@@ -46,6 +46,12 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, co
                     here ? "with TLS" : "without TLS", connecting->to_.front().to_string(),
                     here ? "without TLS" : "with TLS"));
   }
+  if (shared.rails != address.rails) {
+    return Status(Code::kMismatch,
+                  fmt::format("settings.net.socket.rails is {} on this rank, but {} on the rank at {}; set "
+                              "settings.net.socket.rails to the same value on all ranks",
+                              shared.rails, address.rails, connecting->to_.front().to_string()));
+  }
   if (connecting->has_rails()) TUTTI_TRY(connecting->set_rails(std::move(own)));
   connecting->number_ = shared.pairs->next_number(address.context, connecting->to_.front().ip_text());
   return connecting;

@@ -26,8 +26,8 @@ class Connecting : public sdk::Connecting {
   /// `own`: with rails, the interfaces of this end, in the order of the rails; they start again after the last one.
   static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared,
                                                    std::vector<Interface> own = {});
-  /// Null: not yet. kMismatch if one side wants TLS and the other one does not. kRemote if the listener is closed, has
-  /// another secret or does not answer in time.
+  /// Null: not yet. kMismatch if the settings `tls` or `rails` of both sides differ. kRemote if the listener is closed,
+  /// has another secret or does not answer in time.
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:

@@ -68,7 +68,7 @@ class Context : public sdk::NetworkContext {
     Address address;
     std::memcpy(&address, handle.bytes, sizeof address);
     TUTTI_ASSIGN(std::unique_ptr<Connecting> connecting,
-                 Connecting::start(address, shared_, rails_of(index, kMaxRails)));
+                 Connecting::start(address, shared_, rails_of(index, shared_.rails)));
     return std::unique_ptr<sdk::Connecting>(std::move(connecting));
   }
 
@@ -114,8 +114,9 @@ class SocketNetwork : public sdk::Network {
         sdk::setting(TUTTI_CONFIG_INTEGER, "streams", "1",
                      "TCP streams per connection; large messages use all of them.", 1, 16),
         sdk::setting(TUTTI_CONFIG_INTEGER, "rails", "1",
-                     "Interfaces of a connection; each has a stream, and the others take over its data if it fails.", 1,
-                     kMaxRails),
+                     "Interfaces of a connection; each has a stream, and the others take over its data if it fails. "
+                     "All ranks need the same number.",
+                     1, kMaxRails),
         sdk::setting(TUTTI_CONFIG_SIZE, "stripe_min", "64KiB",
                      "Messages from this size on are cut into one part per stream.", 1, 1 << 30),
         sdk::setting(TUTTI_CONFIG_SIZE, "buffer", "0", "Socket buffers; 0 leaves them to the system.", 0, 1 << 30),

@@ -39,9 +39,9 @@ struct Address {
   uint32_t streams = 0;  ///< TCP connections that the listener expects per connection
   std::array<uint8_t, 16> ip{};
   Secret secret{};
-  uint16_t tls = 0;                                  ///< 1: TLS follows the proofs
-  uint16_t rails = 1;                                ///< above 1: each stream is a rail, with an address of its own
-  Id context{};                                      ///< the listener's
+  uint16_t tls = 0;    ///< 1: TLS follows the proofs
+  uint16_t rails = 1;  ///< the setting; above 1: each stream is a rail, with an address of its own
+  Id context{};        ///< the listener's
   std::array<RailAddress, kMaxRails - 1> further{};  ///< addresses of the rails from the second on
 };
 static_assert(sizeof(Address) <= 128);

@@ -350,6 +350,18 @@ TEST_F(Rails, ARailThatCannotBeConnectedIsLeftOut) {
   }
 }
 
+/// The loopback alone gives the listener one interface, however many rails are set.
+TEST_F(Rails, RanksWithDifferentNumbersAreTold) {
+  for (const auto& [listens, connects] : {std::pair(1, 2), {2, 1}, {2, 3}, {4, 2}}) {
+    Net listener(with(static_cast<size_t>(listens))), connector(with(static_cast<size_t>(connects)));
+    void *state = nullptr, *connection = nullptr;
+    EXPECT_EQ(connector.ops().connect(connector.context(), 0, &listener.handle(), &state, &connection), TUTTI_MISMATCH);
+    EXPECT_THAT(plugin::take_failure_text(),
+                HasSubstr("settings.net.socket.rails is " + std::to_string(connects) + " on this rank, but " +
+                          std::to_string(listens) + " on the rank at 127.0.0.1:"));
+  }
+}
+
 TEST_F(Rails, SettingsThatContradictAreRefused) {
   for (const auto& [name, value] : {std::pair{"streams", "2"}, {"tls", "on"}}) {
     config::LoadOptions options;
