@@ -2,6 +2,7 @@
 #include "listener.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -23,6 +24,7 @@ constexpr int kShare = 16;       // visits take at most one part in so many of t
 constexpr Milliseconds kReserve{20};
 constexpr Milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
 constexpr Milliseconds kPause{100};
+constexpr Milliseconds kMostPause{3000};  // the longest time between two visits of one lack of descriptors
 
 /// Errors of accept4 that concern one guest, or that the network may mend.
 bool is_passing(int error) {
@@ -33,6 +35,13 @@ bool is_passing(int error) {
 
 bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/// Linux makes a descriptor before it looks for a connection. So accept4 may lack a descriptor although no connection
+/// waits.
+bool has_waiting(const Fd& listening) {
+  pollfd socket{listening.get(), POLLIN, 0};
+  return ::poll(&socket, 1, 0) > 0;
 }
 
 bool would_block(int error) {
@@ -51,13 +60,14 @@ Result<std::unique_ptr<Listener>> Listener::open(std::span<const SocketAddress> 
   TUTTI_ASSIGN(out.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
   listener->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!listener->epoll_.valid()) return system_error("cannot make an epoll descriptor");
   epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &listener->stirred_}};
   const bool watched = std::all_of(listener->sockets_.begin(), listener->sockets_.end(), [&](const Fd& socket) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
     return epoll_ctl(listener->epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0;
   });
   if (!watched || epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->epoll_.get(), &stirred) != 0) {
-    return system_error("cannot watch a listener (epoll); check the limit of open files");
+    return system_error("cannot watch a listener (epoll_ctl); check the limit fs.epoll.max_user_watches (sysctl)");
   }
   return listener;
 }
@@ -132,44 +142,58 @@ Status Listener::greet(const Fd& listening) {
   for (int taken = 0; taken < kMostAtOnce; ++taken) {
     Fd socket(accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
-      if (!add_guest(std::move(socket)) && !make_room()) return {};
+      lacks_since_.reset();
+      const Status added = add_guest(std::move(socket));
+      if (!added.ok() && !make_room(added)) return {};
       continue;
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
-    if (lacks_room(errno)) {
-      if (!make_room()) return {};
-    } else if (!is_passing(errno)) {
-      return system_error("cannot accept connections");
-    }
+    const int error = errno;
+    if (error == EAGAIN || error == EWOULDBLOCK) return {};
+    if (is_passing(error)) continue;
+    Status why = system_error("cannot accept connections", error);
+    if (!lacks_room(error)) return why;
+    if (!has_waiting(listening)) return {};
+    if (!make_room(why)) return lacks_for_long() ? why : Status();
   }
   return {};
 }
 
-/// False: out of descriptors or memory.
-bool Listener::add_guest(Fd socket) {
+/// Not ok: out of memory, or of watches.
+Status Listener::add_guest(Fd socket) {
   auto nonce = sdk::make_nonce();
-  if (!nonce.ok()) return false;
+  if (!nonce.ok()) return nonce.status();
   if (guests_.size() >= kMostGuests) drop(guests_.begin());
   Guest& guest = guests_.emplace_back(Guest{std::move(socket), time_in(kHelloLimit), *nonce, {}, 0});
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
   const Challenge challenge{kMagic, guest.nonce};
-  const bool watched = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
+  Status watched;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) != 0)
+    watched = system_error("cannot watch a socket (epoll_ctl)");
   const ssize_t sent =
       ::send(guest.socket.get(), &challenge, sizeof challenge, MSG_NOSIGNAL | MSG_DONTWAIT);  // a new buffer has room
-  if (!watched || sent != static_cast<ssize_t>(sizeof challenge)) drop(std::prev(guests_.end()));
+  if (!watched.ok() || sent != static_cast<ssize_t>(sizeof challenge)) drop(std::prev(guests_.end()));
   return watched;
 }
 
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
-/// pauses.
-bool Listener::make_room() {
+/// pauses. `why` is told once.
+bool Listener::make_room(const Status& why) {
   if (sdk::raise_descriptor_limit()) return true;
+  if (shared_.reported->is_first(std::string(why.text()))) shared_.host.log(TUTTI_LOG_WARN, why.text());
   if (!guests_.empty()) {
     drop(guests_.begin());
     return true;
   }
   rest_until_ = time_in(kPause);
   return false;
+}
+
+/// Whether a connection has waited for a descriptor as long as a silent connection is kept. A thread that was stopped
+/// between two visits has not seen that the lack lasted.
+bool Listener::lacks_for_long() {
+  const Time now = Clock::now();
+  if (!lacks_since_ || now - last_visit_ > kMostPause) lacks_since_ = now;
+  return now - *lacks_since_ > shared_.limit();
 }
 
 void Listener::drop_late(Time now) {

@@ -4,6 +4,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace tutti::net_socket {
 ///
 /// The listener takes at most 1/16 of the time of the thread that calls it, apart from a reserve that suffices for many
 /// friends. Strangers beyond that wait in the queue of the kernel.
+///
+/// If no descriptor is left for a connection that waits, the plugin warns once. If the lack lasts for Shared::limit(),
+/// accept fails, even if only strangers wait: a stranger proves nothing before it is accepted.
 class Listener : public sdk::Listener {
  public:
   static constexpr size_t kMostGuests = 128;
@@ -26,7 +30,8 @@ class Listener : public sdk::Listener {
   /// Listens at several addresses with rails, one for each; else at one.
   static Result<std::unique_ptr<Listener>> open(std::span<const SocketAddress> addresses, const Shared& shared);
   const Address& address() const { return address_; }
-  /// Null: none yet. kMismatch if a process on the path has changed bytes of a connection with TLS.
+  /// Null: none yet. kSystem if descriptors are lacking for too long. kMismatch if a process on the path has changed
+  /// bytes of a connection with TLS.
   Result<std::unique_ptr<sdk::Connection>> accept() override;
   size_t guest_count() const { return guests_.size(); }
 
@@ -59,8 +64,9 @@ class Listener : public sdk::Listener {
   Status greet();
   Status greet(const Fd& socket);
   bool is_complete(const Hello& hello) const;
-  bool add_guest(Fd socket);
-  bool make_room();
+  Status add_guest(Fd socket);
+  bool make_room(const Status& why);
+  bool lacks_for_long();
   void drop_late(Time now);
   /// False: the guest has to go.
   bool hear(Guest& guest);
@@ -81,7 +87,8 @@ class Listener : public sdk::Listener {
   Time next_look_{};
   Time rest_until_{};
   Time last_visit_{};
-  Clock::duration reserve_;  // of time; visits use it up
+  Clock::duration reserve_;          // time that visits use up
+  std::optional<Time> lacks_since_;  // a connection waits, and no descriptor is left
 
   friend class ListenerTest;
 };

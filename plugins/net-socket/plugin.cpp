@@ -174,7 +174,7 @@ class SocketNetwork : public sdk::Network {
     const std::chrono::nanoseconds grace(silence != 0 ? silence : host().integer("timeouts.peer_loss"));
     shared.grace = std::chrono::duration_cast<Milliseconds>(grace);
     shared.events = Fd(epoll_create1(EPOLL_CLOEXEC));
-    if (!shared.events.valid()) return no_descriptor("an epoll descriptor");
+    if (!shared.events.valid()) return system_error("cannot make an epoll descriptor");
     if (const std::string tls = host().text("tls"); tls != "off") {
       Tls::Options options;
       options.kernel = tls == "on";

@@ -39,18 +39,18 @@ class Alarm {
   Status why_;
 };
 
-/// The rails that were reported as lost. Any thread.
+/// The faults that were reported. Any thread.
 class Reported {
  public:
-  /// Whether no report has named the rail before. `rail`: the addresses of both ends.
-  bool is_first(const std::string& rail) {
+  /// Whether no report has named the fault before. `fault`: of a lost rail, the addresses of both ends; else a text.
+  bool is_first(const std::string& fault) {
     const std::lock_guard lock(mutex_);
-    return rails_.insert(rail).second;
+    return faults_.insert(fault).second;
   }
 
  private:
   std::mutex mutex_;
-  std::set<std::string> rails_;
+  std::set<std::string> faults_;
 };
 
 struct Shared {
@@ -69,7 +69,7 @@ struct Shared {
   Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners
   std::shared_ptr<const Tls> tls;  ///< null: data go in clear
   std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
-  Id id{};                                                   ///< of the context
+  Id id{};                                                   ///< names the context
   std::unique_ptr<Pairs> pairs = std::make_unique<Pairs>();  ///< not used with TLS
 
   /// A stream of a connection, after the proofs. `key` is used with TLS only.

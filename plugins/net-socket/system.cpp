@@ -79,17 +79,12 @@ SocketAddress remote_address(const Fd& socket) {
   return SocketAddress(reinterpret_cast<sockaddr*>(&storage));
 }
 
-Status no_descriptor(std::string_view what, int error) {
-  const Status failure = system_error(fmt::format("cannot make {}", what), error);
-  return {failure.code(), fmt::format("{}{}", failure.text(), sdk::descriptor_remedy(error))};
-}
-
 Result<Fd> make_socket(int family) {
   for (;;) {
     Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (socket.valid()) return socket;
     const int error = errno;
-    if (error != EMFILE || !sdk::raise_descriptor_limit()) return no_descriptor("a socket", error);
+    if (error != EMFILE || !sdk::raise_descriptor_limit()) return system_error("cannot make a socket", error);
   }
 }
 

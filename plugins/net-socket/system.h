@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "tutti/sdk/descriptor_limit.h"
 #include "tutti/status.h"
 
 namespace tutti::net_socket {
@@ -54,9 +55,9 @@ inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
-/// kSystem: the operation and the meaning of errno.
+/// kSystem: the operation, the meaning of errno, and the remedy if the process is out of descriptors.
 inline Status system_error(std::string_view what, int error = errno) {
-  return {Code::kSystem, std::string(what) + ": " + errno_text(error)};
+  return {Code::kSystem, std::string(what) + ": " + errno_text(error) + sdk::descriptor_remedy(error)};
 }
 
 /// An IPv4 or IPv6 address with a port.
@@ -92,9 +93,6 @@ class SocketAddress {
 
 SocketAddress local_address(const Fd& socket);
 SocketAddress remote_address(const Fd& socket);
-
-/// For a failure with errno: kSystem, and the remedy if the process is out of descriptors. `what`: "a socket".
-Status no_descriptor(std::string_view what, int error = errno);
 
 /// A TCP socket that does not block. A process that is out of descriptors raises its limit first. kSystem with the
 /// reason.

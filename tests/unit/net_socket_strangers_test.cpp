@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -430,81 +429,6 @@ TEST(Strangers, TheirNumberIsLimitedAndFriendsGetThrough) {
   std::vector<uint8_t> out(1000);
   ASSERT_TRUE(net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}));
   EXPECT_EQ(out, data);
-}
-
-/// Leaves `spare` descriptors, of which the soft limit allows `soft`.
-void limit_descriptors(size_t soft, size_t spare) {
-  const base::Fd highest(dup(0));
-  const auto used = static_cast<rlim_t>(highest.get());
-  const rlimit limit{used + soft, used + spare};
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) std::_Exit(70);
-}
-
-/// Exit codes of the children below.
-int without_soft_limit() {
-  SocketNetwork net(kOneStream);
-  const Address address = address_of(net.handle());
-  std::vector<base::Fd> strangers;
-  for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(address));
-  limit_descriptors(5, 500);
-  net.refuse_strays(100);
-  for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(address));
-  return testing::Test::HasFailure() ? 1 : 0;
-}
-
-int without_descriptors() {
-  SocketNetwork net(kOneStream);
-  const Address address = address_of(net.handle());
-  std::vector<base::Fd> strangers;
-  for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(address));
-  limit_descriptors(0, 0);
-  net.refuse_strays(1000);
-  strangers.clear();
-  const auto [sender, receiver] = net.connect();
-  const auto data = random_bytes(100);
-  std::vector<uint8_t> out(100);
-  const bool arrived = net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}) && out == data;
-  return arrived && !testing::Test::HasFailure() ? 0 : 1;
-}
-
-int connect_without_soft_limit() {
-  SocketNetwork net(kOneStream);
-  limit_descriptors(0, 500);
-  net.connect();
-  return testing::Test::HasFailure() ? 1 : 0;
-}
-
-/// A connection tries again for a while, as descriptors may become free.
-int connect_without_descriptors() {
-  SocketNetwork net({{"settings.net.socket.streams", "1"}, {"settings.net.socket.silence", "100ms"}});
-  limit_descriptors(0, 0);
-  void *connecting = nullptr, *sender = nullptr;
-  plugin::take_failure_text();
-  int32_t code = TUTTI_AGAIN;
-  const auto end = Clock::now() + kLimit;
-  while (code == TUTTI_AGAIN && Clock::now() < end)
-    code = net.ops().connect(net.context(), 0, &net.handle(), &connecting, &sender);
-  EXPECT_EQ(code, TUTTI_SYSTEM);
-  EXPECT_THAT(plugin::take_failure_text(),
-              testing::MatchesRegex(".*cannot make a socket: Too many open files: this process may have .* "
-                                    "descriptors; raise the limit \\(ulimit -n\\).*"));
-  return testing::Test::HasFailure() ? 1 : 0;
-}
-
-TEST(Strangers, ConnectRaisesTheSoftLimitOfDescriptors) {
-  EXPECT_EXIT(std::_Exit(connect_without_soft_limit()), testing::ExitedWithCode(0), "");
-}
-
-TEST(Strangers, ConnectNamesTheLimitOfDescriptors) {
-  EXPECT_EXIT(std::_Exit(connect_without_descriptors()), testing::ExitedWithCode(0), "");
-}
-
-TEST(Strangers, TheSoftLimitOfDescriptorsIsRaised) {
-  EXPECT_EXIT(std::_Exit(without_soft_limit()), testing::ExitedWithCode(0), "");
-}
-
-TEST(Strangers, WithoutDescriptorsTheListenerWaitsAndGoesOn) {
-  EXPECT_EXIT(std::_Exit(without_descriptors()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
