@@ -25,7 +25,7 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> environment;  ///< the variables that begin with TUTTI_
   std::vector<std::pair<std::string, std::string>> settings;     ///< settings of the last layer: key, value
   std::string settings_origin = "application";                   ///< the name of that layer in texts
-  std::string job_file_origin;                                   ///< the name of the option or field of `job_file`
+  std::string job_file_origin = {};                              ///< the name of the option or field of `job_file`
 };
 
 /// The TUTTI_* variables of this process; none where it runs with more rights than its caller (AT_SECURE).
