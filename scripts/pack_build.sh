@@ -11,7 +11,7 @@ shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tests=("$@")
 ((${#tests[@]})) || tests=(gpu_stress_test matrix_test random_calls_test fault_registered_test fault_leave_gpu_test
-  nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost)
+  thread_stream_test nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost)
 pack=$(mktemp -d)
 trap 'rm -rf "$pack"' EXIT
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
 constexpr base::Milliseconds kRestWithoutRoom{100};
+constexpr size_t kMostNamed = 1000;  // refused processes that a text counts
 /// The same bytes in every version of the frames, and in every version from the first with proofs on.
 constexpr size_t kLastingBytes = offsetof(Hello, tag);
 constexpr size_t kLastingBytesWithProof = offsetof(Hello, rank_count);
@@ -222,7 +223,7 @@ void Acceptor::note_refusal(const Guest& guest, const Hello& hello, const Frame&
   const std::string& there = guest.link->there();
   for (auto& [tag, room] : rooms_) {
     if (room.complete) continue;
-    if (room.refused.size() < kMaxRanks) room.refused.insert(hello.process);
+    if (room.refused.size() < kMostNamed) room.refused.insert(hello.process);
     room.last_refused = there.substr(0, there.rfind(':'));
   }
 }
@@ -234,8 +235,9 @@ std::string Acceptor::text_of_refusals(const Tag& tag) const {
   return fmt::format(
       "; {} {} refused because {} wrong ({}from {}): give all ranks the same id, TUTTI_ID_SECRET or "
       "TUTTI_ID_SECRET_FILE",
-      room.refused.size(), one ? "process was" : "processes were", one ? "its secret is" : "their secrets are",
-      one ? "" : "the last ", room.last_refused);
+      room.refused.size() < kMostNamed ? fmt::to_string(room.refused.size()) : fmt::format("at least {}", kMostNamed),
+      one ? "process was" : "processes were", one ? "its secret is" : "their secrets are", one ? "" : "the last ",
+      room.last_refused);
 }
 
 void Acceptor::drop(GuestAt guest) {

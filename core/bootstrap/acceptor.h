@@ -75,7 +75,7 @@ class Acceptor {
     Secret secret;
     Admit admit;
     bool complete = false;            ///< no rank of the hub is awaited
-    std::set<uint64_t> refused = {};  ///< processes with a wrong proof, as they name themselves; kMaxRanks at most
+    std::set<uint64_t> refused = {};  ///< processes with a wrong proof, as they name themselves; a limited number
     std::string last_refused = {};    ///< address of the latest of them, without its port
   };
 

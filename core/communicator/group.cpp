@@ -22,6 +22,7 @@ struct Share {
   std::vector<backend::Call> messages;
   std::vector<Stream> streams;
   Status status;
+  bool is_here = true;  ///< runs on the thread that made the calls
   bool has_gathered = false;
 
   void add(backend::Call call) {
@@ -33,25 +34,28 @@ struct Share {
   /// On the thread that made the calls. A group may have begun before a fork, and end in the child.
   void gather() {
     status = state->check_process();
-    if (status.ok()) status = leave_thread();
+    if (status.ok() && !is_here) status = leave_thread();
     if (status.ok()) status = state->gather(streams);
     has_gathered = status.ok();
   }
 
-  /// On any thread, after gather().
+  /// After gather(), on the thread that made the calls if is_here.
   void run() {
-    if (has_gathered) status = run_calls();
+    if (!has_gathered) return;
+    status = run_calls();
+    if (is_here) release();
   }
 
   /// On the thread that made the calls, after run().
   void release() {
     if (!has_gathered) return;
+    has_gathered = false;
     const Status released = state->release(streams);
     if (status.ok()) status = released;
   }
 
  private:
-  /// The calls may run on a different thread, in which their stream would mean a different stream.
+  /// On a different thread, the calls' stream may mean a different stream.
   Status leave_thread() {
     TUTTI_ASSIGN(const Stream common, state->common_stream(streams.front()));
     if (common == streams.front()) return {};
@@ -149,15 +153,18 @@ Status group_end() {
   std::vector<communicator::Share> shares = std::move(group.shares);
   group.shares.clear();
   communicator::put_in_order(shares);
-  for (communicator::Share& share : shares) share.gather();
-  // Communicators wait for each other through their peers, so each independent share gets a thread of its own.
+  // Communicators wait for each other through their peers, so each independent share gets a thread of its own. The
+  // first share runs on this thread.
   const std::vector<size_t> threads = communicator::threads_of(shares);
+  for (size_t i = 0; i < shares.size(); ++i) shares[i].is_here = threads[i] == 0;
+  for (communicator::Share& share : shares) share.gather();
   const auto run = [&](size_t first) {
     for (size_t i = first; i < shares.size(); ++i) {
       if (threads[i] == first) shares[i].run();
     }
   };
   std::vector<std::thread> started;
+  started.reserve(shares.size());
   for (size_t i = 1; i < shares.size(); ++i) {
     if (threads[i] != i) continue;
     try {

@@ -117,7 +117,7 @@ Result<std::string> secret_of_environment(std::string_view address_of) {
   const char* const text = secure_getenv("TUTTI_ID_SECRET");
   if (file != nullptr) {
     TUTTI_ASSIGN(std::string secret, secret_of_file(file));
-    if (text == nullptr) return secret;
+    if (text == nullptr || *text == '\0') return secret;
     TUTTI_ASSIGN(const std::string other, checked(text, "TUTTI_ID_SECRET"));
     if (bootstrap::parse_secret(secret).value() == bootstrap::parse_secret(other).value()) return secret;
     return Status(

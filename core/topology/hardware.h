@@ -49,7 +49,7 @@ struct NetworkFigures {
   double gbs = 0;
   double latency_us = 0;
   double gap_us = 0;
-  double processor_gbs = 0;  ///< that one processor sends or receives
+  double processor_gbs = 0;  ///< one processor sends or receives
   double signal_us = 0;  ///< further time of a hop between GPUs if the protocol signals messages apart from the data
   bool file_has_latency = false;  ///< a file states latency_us, in place of the claims of plugins and topology files
 };

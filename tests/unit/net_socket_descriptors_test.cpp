@@ -168,12 +168,12 @@ int lack_descriptors_twice() {
   const base::Fd late = make_socket();
   base::Fd spare(dup(0));
   limit_descriptors(0, 0);
-  EXPECT_EQ(accept_for(net, kSilenceLimit * 3 / 4), TUTTI_AGAIN);
+  EXPECT_EQ(accept_for(net, kSilenceLimit / 2), TUTTI_AGAIN);
   spare.reset();
   stranger.reset();
   net.connect();  // takes both descriptors
   connect_to(address, late);
-  EXPECT_EQ(accept_for(net, kSilenceLimit * 3 / 4), TUTTI_AGAIN);
+  EXPECT_EQ(accept_for(net, kSilenceLimit / 2), TUTTI_AGAIN);
   EXPECT_EQ(accept_for(net, kLimit), TUTTI_SYSTEM);
   return testing::Test::HasFailure() ? 1 : 0;
 }

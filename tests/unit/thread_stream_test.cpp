@@ -7,9 +7,11 @@
 #include <array>
 #include <barrier>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tutti/communicator.h"
@@ -72,6 +74,9 @@ class Rank {
 using Ranks = std::array<std::unique_ptr<Rank>, kRanks>;
 
 void make(Ranks& ranks) {
+  // Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share hardware queues.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
   const auto id = UniqueId::create("=lo");
@@ -125,6 +130,34 @@ TEST(ThreadStream, AGroupOfTwoRanksIsInOrderWithTheThreadsWork) {
   end(ranks);
 }
 
+/// Graphs of two GPUs would need one capture over both. So the group has one rank's call, beside a rank of its own.
+TEST(ThreadStream, AGroupMayBeCaptured) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
+  const auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  auto comm = Communicator::create(*id, 0, 1,
+                                   {"", {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}, {"device", "cuda"}}});
+  ASSERT_TRUE(comm.ok()) << comm.status().to_string();
+  Rank rank(*std::move(comm), 0);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  rank.fill(0, 7);
+  ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_TRUE(group_start().ok());
+  EXPECT_TRUE(rank.call(0).ok());
+  const Status done = group_end();
+  EXPECT_TRUE(done.ok()) << done.to_string();
+  ASSERT_EQ(cudaStreamEndCapture(cudaStreamPerThread, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(executable, cudaStreamPerThread), cudaSuccess);
+  rank.expect(0, sum(7) / 2);
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
 TEST(ThreadStream, CallsOfTwoThreadsRunOneAfterAnother) {
   Ranks ranks;
   make(ranks);
@@ -133,6 +166,10 @@ TEST(ThreadStream, CallsOfTwoThreadsRunOneAfterAnother) {
   // The second thread calls while the first thread's call waits for its input.
   const auto work = [&](Rank& rank, size_t thread) {
     rank.select();
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+    rank.fill(thread, 0);  // CUDA gives a stream its hardware queue at its first use
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+    turn.arrive_and_wait();
     for (int32_t round = 1; round <= 20; ++round) {
       for (size_t next = 0; next < kThreads; ++next) {
         if (next == thread) {

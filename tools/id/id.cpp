@@ -33,10 +33,15 @@ struct Wish {
   std::vector<std::string> settings;
 };
 
-Status make(const Wish& wish) {
+/// Serves an id for a moment, which finds a free port. With --at, the secret alone is used, so any interface serves.
+Result<UniqueId> serve(const Wish& wish) {
+  if (!wish.address.empty()) return UniqueId::create();
   TUTTI_ASSIGN(const config::Config config, load_config(wish.config_file, split_settings(wish.settings)));
-  // Serves the id for a moment, which finds a free port. With --at, the secret alone is used, so any interface serves.
-  TUTTI_ASSIGN(const UniqueId served, wish.address.empty() ? communicator::create_id(config) : UniqueId::create());
+  return communicator::create_id(config);
+}
+
+Status make(const Wish& wish) {
+  TUTTI_ASSIGN(const UniqueId served, serve(wish));
   std::string text = served.to_string();
   if (!wish.address.empty()) {
     const std::string secret = text.substr(text.rfind(':'));

@@ -149,14 +149,14 @@ Result<MemoryMeasurement> measure_memory(Communicator& communicator, const std::
   return measured;
 }
 
-/// All ranks of a host measure how they take turns, if they share processors.
+/// All ranks of a host measure how they take turns, if each processor has two ranks or more.
 Result<TurnMeasurement> measure_turns(Communicator& communicator, const std::vector<std::vector<int>>& hosts,
                                       const std::vector<Place>& places) {
   std::vector<double> mine;
   TurnMeasurement measured;
   for (const std::vector<int>& ranks : hosts) {
     const int processors = processors_of(ranks, places);
-    const bool share = processors > 0 && ranks.size() > static_cast<size_t>(processors);
+    const bool share = processors > 0 && ranks.size() >= 2 * static_cast<size_t>(processors);
     if (!share || measured.hosts == kMostRounds) continue;
     ++measured.hosts;
     if (std::ranges::find(ranks, communicator.rank()) != ranks.end()) {
@@ -216,7 +216,7 @@ std::string figures_text(const Request& request, const std::string& network, con
   if (measured.turns.hosts > 0) {
     text += fmt::format("# Measured: turns of ranks that share processors, on {} hosts; medians of ranks.\n",
                         measured.turns.hosts);
-    memory.push_back(fmt::format("switch_us: {:.2f}", measured.turns.switch_us));
+    memory.push_back(fmt::format("switch_us: {:.2f}", std::max(measured.turns.switch_us, 0.01)));
   }
   if (!memory.empty()) figures += fmt::format("memory:\n  default: {{{}}}\n", fmt::join(memory, ", "));
   return text + fmt::format("# Use it with hardware.file: {}\n", request.out.empty() ? "FILE" : request.out) + figures;

@@ -29,7 +29,7 @@ struct MemoryMeasurement {
 /// Turns of ranks that share processors, of all ranks of the measured hosts: medians.
 struct TurnMeasurement {
   double switch_us = 0;  ///< from a rank that waits to the next rank of its processor
-  size_t hosts = 0;      ///< hosts with more ranks than processors
+  size_t hosts = 0;      ///< hosts with at least twice as many ranks as processors
 };
 
 /// Measurements of a job. A measurement of no host has no figures.

@@ -54,8 +54,7 @@ Result<double> measure_turn(Communicator& communicator, std::span<const int> ran
   }
   // The median: in the fastest batch, the processor may take the ranks in the order of the ring.
   std::ranges::nth_element(hops_us, hops_us.begin() + kBatches / 2);
-  const double sharing = count / processors;
-  return hops_us[kBatches / 2] / std::min(sharing - 1, sharing / 2);
+  return hops_us[kBatches / 2] / (count / processors / 2);
 }
 
 }  // namespace tutti::tune

@@ -209,12 +209,7 @@ class CudaGpu : public Gpu {
 
   /// The only rank's output is its input. Copy engines are faster than one kernel per channel.
   Status copy_alone(const Call& call) {
-    return in_order(call.stream, [&]() -> Status {
-      if (call.output == call.input) return {};
-      TUTTI_CUDA_TRY(cudaMemcpyAsync(call.output, call.input, call.count * size_of(call.type), cudaMemcpyDeviceToDevice,
-                                     static_cast<cudaStream_t>(call.stream)));
-      return {};
-    });
+    return in_order(call.stream, [&] { return copy_to_self(call, call); });
   }
 
   /// The messages of a collective move blocks of its buffers.
@@ -239,6 +234,8 @@ class CudaGpu : public Gpu {
   }
   Status gather(std::span<const Stream> streams) override {
     const cuda::DeviceScope scope(device_);
+    const bool leaves_thread = common_stream_ != nullptr && streams.front() == common_stream_.get();
+    if (leaves_thread) TUTTI_TRY(order_->join(streams[0], streams[1]));  // into its capture, if there is one
     return order_->gather(streams);
   }
   Status release(std::span<const Stream> streams) override {
@@ -453,12 +450,17 @@ class CudaGpu : public Gpu {
     std::map<uint32_t, uint32_t> ranks_of_host;
     std::map<cuda::GpuUuid, uint32_t> ranks_of_gpu;
     uint32_t beside_own = 0;  // ranks of this process on this rank's GPU, with this rank
+    uint32_t of_process = 0;  // ranks of this process
     for (const Seat& seat : seats) {
       places.push_back(ranks_of_host[seat.host]++);
       ranks_per_gpu_ = std::max(ranks_per_gpu_, ++ranks_of_gpu[seat.gpu]);
       if (seat.process == own.process && seat.gpu == own.gpu) ++beside_own;
+      if (seat.process == own.process) ++of_process;
     }
     shares_context_ = beside_own > 1;
+    // CUDA waits for kernels to make a stream, and kernels may then wait for ranks of this process. Ranks that share a
+    // GPU have no hardware queue to spare.
+    if (of_process > 1 && !shares_context_) TUTTI_TRY(common_stream(cudaStreamPerThread).status());
     one_host_ = ranks_of_host.size() == 1;
     const auto reaches = [&](uint32_t a, uint32_t b) {
       return places[b] < reach[a].size() && reach[a][places[b]] != std::byte{0};
@@ -530,7 +532,7 @@ class CudaGpu : public Gpu {
     return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_reason()};
   }
 
-  static Status copy_to_self(const OwnMessages& own, Stream stream);
+  static Status copy_to_self(const Call& send, const Call& receive);
 
   /// Begins in the destructor, and ends after all further members: a capture of a different thread would refuse the
   /// calls that free them.
@@ -561,22 +563,18 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
   TUTTI_ASSIGN(const std::span<const GpuCall> launches, messages_->prepare(calls));
   const Stream stream = calls.front().stream;
   return in_order(stream, [&]() -> Status {
-    TUTTI_TRY(copy_to_self(own, stream));
+    for (size_t i = 0; i < own.sends.size(); ++i) TUTTI_TRY(copy_to_self(*own.sends[i], *own.receives[i]));
     for (const GpuCall& launch : launches) TUTTI_TRY(launch_call(launch, stream));
     return {};
   });
 }
 
-Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {
-  for (size_t i = 0; i < own.sends.size(); ++i) {
-    const Call& send = *own.sends[i];
-    const Call& receive = *own.receives[i];
-    const size_t bytes = send.count * size_of(send.type);
-    if (bytes == 0 || receive.output == send.input) continue;
-    TUTTI_CUDA_TRY(cudaMemcpyAsync(receive.output, send.input, bytes, cudaMemcpyDeviceToDevice,
-                                   static_cast<cudaStream_t>(stream)));
-  }
-  return {};
+Status CudaGpu::copy_to_self(const Call& send, const Call& receive) {
+  const size_t bytes = send.count * size_of(send.type);
+  if (bytes == 0 || receive.output == send.input) return {};
+  return cuda::check(cudaMemcpyAsync(receive.output, send.input, bytes, cudaMemcpyDeviceToDevice,
+                                     static_cast<cudaStream_t>(send.stream)),
+                     "cudaMemcpyAsync");
 }
 
 }  // namespace

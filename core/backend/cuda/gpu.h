@@ -77,7 +77,8 @@ class Gpu {
   /// calls, on any stream.
   virtual Status run(const Call& call) = 0;
   virtual Status run_messages(std::span<const Call> calls) = 0;
-  /// As Backend::common_stream. At its first use it makes a stream.
+  /// As Backend::common_stream. Makes a stream at its first use, unless the process has several ranks, each on a GPU of
+  /// its own.
   virtual Result<Stream> common_stream(Stream stream) = 0;
   /// To be called before and after a group whose calls were given to these streams, and all go to the first:
   /// stream_order.h.

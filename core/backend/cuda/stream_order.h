@@ -53,6 +53,8 @@ class StreamOrder {
   /// before any of them enqueues, so that they do not wait for each other by chance. kInvalidArgument: some of the
   /// streams are in a capture, and not all of them in the same capture.
   Status gather(std::span<const Stream> streams);
+  /// Orders the later work of `waiting` after the present work of `first`. If `first` is captured, so is `waiting`.
+  Status join(Stream waiting, Stream first);
   Status release(std::span<const Stream> streams);
 
   /// Returns when all operations are complete. If an operation was ever captured, its graph may run on any stream, so
@@ -69,7 +71,6 @@ class StreamOrder {
     bool operator==(const Place&) const = default;
   };
   Place place_of(Stream stream) const { return {stream, streams_->thread_of(stream)}; }
-  Status join(Stream waiting, Stream first);
   Status follow_capture();
 
   std::unique_ptr<Streams> streams_;

@@ -17,7 +17,7 @@ Result<std::unique_ptr<Streams>> GpuStreams::create() {
 uint64_t GpuStreams::thread_of(Stream stream) const {
   if (static_cast<cudaStream_t>(stream) != cudaStreamPerThread) [[likely]]
     return 0;
-  static std::atomic<uint64_t> threads{0};
+  static std::atomic<uint64_t> threads{0};  // numbers need only differ
   thread_local const uint64_t number = ++threads;
   return number;
 }
