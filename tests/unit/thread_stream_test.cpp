@@ -130,7 +130,7 @@ TEST(ThreadStream, AGroupOfTwoRanksIsInOrderWithTheThreadsWork) {
   end(ranks);
 }
 
-/// Graphs of two GPUs would need one capture over both. So the group has one rank's call, beside a rank of its own.
+/// The call of a group stays on the stream of the thread, and so in its capture.
 TEST(ThreadStream, AGroupMayBeCaptured) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
