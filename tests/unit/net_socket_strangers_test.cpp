@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/socket.h"
 #include "net-socket/wire.h"
+#include "unit/socket_handle.h"
 #include "unit/socket_network.h"
 
 namespace tutti {
@@ -25,19 +26,13 @@ using net_socket::Address;
 using net_socket::Challenge;
 using net_socket::Header;
 using net_socket::Hello;
+using test::address_of;
 using test::kLimit;
+using test::kOneStream;
 using test::random_bytes;
 using test::SocketNetwork;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-const SocketNetwork::Settings kOneStream = {{"settings.net.socket.streams", "1"}};
-
-Address address_of(const tutti_net_handle& handle) {
-  Address address;
-  std::memcpy(&address, handle.bytes, sizeof address);
-  return address;
-}
 
 /// Blocking, for at most kLimit.
 base::Fd connect_to(const Address& address) {

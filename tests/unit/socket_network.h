@@ -179,4 +179,6 @@ inline std::vector<TcpSocket> tcp_sockets() {
   return all;
 }
 
+inline const SocketNetwork::Settings kOneStream = {{"settings.net.socket.streams", "1"}};
+
 }  // namespace tutti::test
