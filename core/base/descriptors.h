@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the descriptors of this process.
+// The descriptors of this process: their table, and errors for want of a descriptor.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
+#include <string_view>
+
+#include "tutti/status.h"
 
 namespace tutti::base {
 
@@ -14,5 +18,8 @@ inline constexpr size_t kLeastDescriptorRoom = 4096;
 /// (synchronize_rcu): up to hundreds of ms on a loaded machine. So this function is called where a thread may sleep,
 /// before others open descriptors where they may not. Beyond the limit it makes no room. Any thread.
 void widen_descriptor_table();
+
+/// system_error(), with the remedy if the process is out of descriptors. `what`: "cannot make a socket".
+Status descriptor_error(std::string_view what, int error = errno);
 
 }  // namespace tutti::base

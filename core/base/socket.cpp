@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-#include "tutti/sdk/descriptor_limit.h"
+#include "base/descriptors.h"
 
 namespace tutti::base {
 namespace {
@@ -73,13 +73,6 @@ Result<SocketAddress> resolve(const std::string& host, Time deadline) {
 void set_option(const Fd& socket, int level, int option, int value) {
   // Failure is ignored: every option set here only tunes.
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-/// The reason for a failure of socket(), with the remedy.
-Status no_socket() {
-  const int error = errno;
-  const Status failure = system_error("cannot make a socket", error);
-  return {failure.code(), fmt::format("{}{}", failure.text(), sdk::descriptor_remedy(error))};
 }
 
 /// Waits until the connection stands; 0, or the errno it failed with.
@@ -199,7 +192,7 @@ socklen_t SocketAddress::size() const {
 
 Result<Fd> listen_on(const SocketAddress& address) {
   Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return no_socket();
+  if (!socket.valid()) return descriptor_error("cannot make a socket");
   if (address.port() != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // restart while old connections linger
   if (::bind(socket.get(), address.data(), address.size()) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE)
@@ -233,7 +226,7 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   constexpr Milliseconds kLongestPause(200);
   for (Milliseconds pause(5);; pause = std::min(2 * pause, kLongestPause)) {
     Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) return no_socket();
+    if (!socket.valid()) return descriptor_error("cannot make a socket");
     const int error = try_connect(socket, address, deadline);
     if (error == 0) return socket;
     if (!worth_retrying(error)) return system_error(fmt::format("cannot connect to {}", address.to_string()), error);

@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <memory>
 
-#include "tutti/sdk/descriptor_limit.h"
+#include "base/descriptors.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -98,11 +97,7 @@ std::string names_of(std::span<const Interface> interfaces) {
 
 Result<std::vector<Interface>> interfaces_of_this_host() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    const int error = errno;
-    const Status failure = base::system_error("cannot list the network interfaces", error);
-    return Status(failure.code(), fmt::format("{}{}", failure.text(), sdk::descriptor_remedy(error)));
-  }
+  if (::getifaddrs(&list) != 0) return base::descriptor_error("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   std::vector<Interface> found;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
