@@ -95,6 +95,12 @@ CpuSet intersect(const CpuSet& a, const CpuSet& b) {
   return both;
 }
 
+CpuSet unite(const CpuSet& a, const CpuSet& b) {
+  CpuSet all;
+  std::ranges::set_union(a, b, std::back_inserter(all));
+  return all;
+}
+
 CpuSet current_affinity() {
   for (int count = CPU_SETSIZE; count <= kMaxCpus; count *= 2) {  // a set too small for this kernel is EINVAL
     KernelSet set(count);

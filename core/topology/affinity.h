@@ -20,6 +20,7 @@ Result<CpuSet> parse_cpu_mask(std::string_view mask);
 /// The mask of a set in groups of eight digits; empty for the empty set.
 std::string format_cpu_mask(const CpuSet& cpus);
 CpuSet intersect(const CpuSet& a, const CpuSet& b);
+CpuSet unite(const CpuSet& a, const CpuSet& b);
 /// The processors on which the calling thread may run now; empty if the kernel does not report them.
 CpuSet current_affinity();
 

@@ -2,7 +2,6 @@
 #include "tools/tune/figures.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "plugin/search.h"
 #include "tools/tune/pair.h"
 #include "tools/tune/turns.h"
+#include "topology/affinity.h"
 
 namespace tutti::tune {
 namespace {
@@ -52,20 +52,25 @@ Result<std::vector<Sample>> gather(Communicator& communicator, const std::vector
 /// The place of a rank.
 struct Place {
   int host = 0;  ///< a number
-  cpu_set_t processors = {};
+  topology::CpuSet processors;
 };
 
 /// The place of each rank.
 Result<std::vector<Place>> places_of_ranks(Communicator& communicator, const std::string& pretended_host) {
-  TUTTI_ASSIGN(const auto all, communicator.exchange(bootstrap::encode(bootstrap::this_host(pretended_host))));
+  bootstrap::HostIdentity own = bootstrap::this_host(pretended_host);
+  own.processors = topology::format_cpu_mask(topology::current_affinity());
+  TUTTI_ASSIGN(const auto all, communicator.exchange(bootstrap::encode(own)));
   std::vector<bootstrap::HostIdentity> hosts;
   for (const auto& bytes : all) {
     TUTTI_ASSIGN(hosts.emplace_back(), bootstrap::decode_host(bytes));
   }
-  Place mine;
-  mine.host = bootstrap::node_of_rank(hosts)[static_cast<size_t>(communicator.rank())];
-  if (sched_getaffinity(0, sizeof mine.processors, &mine.processors) != 0) CPU_ZERO(&mine.processors);
-  return gather(communicator, std::vector{mine});
+  const std::vector<int> nodes = bootstrap::node_of_rank(hosts);
+  std::vector<Place> places(hosts.size());
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    places[rank].host = nodes[rank];
+    TUTTI_ASSIGN(places[rank].processors, topology::parse_cpu_mask(hosts[rank].processors));
+  }
+  return places;
 }
 
 /// The ranks of each host.
@@ -119,12 +124,9 @@ Result<NetworkMeasurement> measure_network(Communicator& communicator, const std
 
 /// The number of processors that the ranks may use together.
 int processors_of(const std::vector<int>& ranks, const std::vector<Place>& places) {
-  cpu_set_t all = {};
-  for (const int rank : ranks) {
-    const cpu_set_t& own = places[static_cast<size_t>(rank)].processors;
-    CPU_OR(&all, &all, &own);
-  }
-  return CPU_COUNT(&all);
+  topology::CpuSet all;
+  for (const int rank : ranks) all = topology::unite(all, places[static_cast<size_t>(rank)].processors);
+  return static_cast<int>(all.size());
 }
 
 /// Two ranks of a host measure its memory. On one processor, they would measure each other's turns.

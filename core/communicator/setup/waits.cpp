@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/setup/waits.h"
 
-#include <algorithm>
-#include <iterator>
 #include <thread>
 
 #include "topology/affinity.h"
@@ -17,9 +15,7 @@ uint32_t processors_of(const bootstrap::Hosts& hosts, const std::string& boot_id
     if (identity.boot_id != boot_id) continue;
     const auto own = topology::parse_cpu_mask(identity.processors);
     if (!own.ok() || own->empty()) return std::thread::hardware_concurrency();
-    topology::CpuSet both;
-    std::ranges::set_union(all, *own, std::back_inserter(both));
-    all = std::move(both);
+    all = topology::unite(all, *own);
   }
   return static_cast<uint32_t>(all.size());
 }
