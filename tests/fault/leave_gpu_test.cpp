@@ -14,6 +14,7 @@
 
 #include "device/cuda/runtime.h"
 #include "tutti/communicator.h"
+#include "unit/gpu_ranks.h"
 
 namespace tutti {
 namespace {
@@ -69,30 +70,15 @@ class Rank {
 };
 
 void on_gpus(const std::function<void(Rank&)>& body) {
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
+  if (test::gpu_count() == 0) GTEST_SKIP() << "needs a GPU";
   stream_of(0);  // before the ranks' threads choose their GPUs
-  const auto id = UniqueId::create("=lo");
-  ASSERT_TRUE(id.ok()) << id.status().to_string();
-  std::vector<std::thread> threads;
-  for (int number = 0; number < kRanks; ++number) {
-    threads.emplace_back([&, number] {
-      EXPECT_EQ(cudaSetDevice(number % gpus), cudaSuccess);
-      auto comm = Communicator::create(*id, number, kRanks,
-                                       {"",
-                                        {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"},
-                                         {"device", "cuda"},
-                                         {"protocol", "ll"},
-                                         {"timeouts.operation", "120s"}}});
-      ASSERT_TRUE(comm.ok()) << comm.status().to_string();
-      Rank rank(*std::move(comm));
-      for (int call = 0; call < 3; ++call) EXPECT_TRUE(rank.enqueue().ok());
-      const Status good = rank.finish();
-      EXPECT_TRUE(good.ok()) << good.to_string();
-      body(rank);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_gpu_ranks(kRanks, {{"protocol", "ll"}, {"timeouts.operation", "120s"}}, [&](Communicator communicator, int) {
+    Rank rank(std::move(communicator));
+    for (int call = 0; call < 3; ++call) EXPECT_TRUE(rank.enqueue().ok());
+    const Status good = rank.finish();
+    EXPECT_TRUE(good.ok()) << good.to_string();
+    body(rank);
+  });
 }
 
 void expect_told(const Status& status, Clock::time_point since) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tutti/communicator.h"
+#include "unit/gpu_ranks.h"
 
 namespace tutti {
 namespace {
@@ -77,24 +78,11 @@ void make(Ranks& ranks) {
   // Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share hardware queues.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
-  const auto id = UniqueId::create("=lo");
-  ASSERT_TRUE(id.ok()) << id.status().to_string();
-  std::vector<std::thread> threads;
-  for (int number = 0; number < kRanks; ++number) {
-    threads.emplace_back([&, number] {
-      EXPECT_EQ(cudaSetDevice(number % gpus), cudaSuccess);
-      auto comm = Communicator::create(*id, number, kRanks,
-                                       {"",
-                                        {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"},
-                                         {"device", "cuda"},
-                                         {"timeouts.operation", "20s"}}});
-      ASSERT_TRUE(comm.ok()) << comm.status().to_string();
-      ranks[static_cast<size_t>(number)] = std::make_unique<Rank>(*std::move(comm), number % gpus);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  if (test::gpu_count() == 0) GTEST_SKIP() << "needs a GPU";
+  test::in_gpu_ranks(kRanks, {{"timeouts.operation", "20s"}}, [&](Communicator communicator, int gpu) {
+    const auto number = static_cast<size_t>(communicator.rank());
+    ranks[number] = std::make_unique<Rank>(std::move(communicator), gpu);
+  });
 }
 
 /// The value of an element whose bytes are all `byte`, of both ranks.
@@ -132,8 +120,7 @@ TEST(ThreadStream, AGroupOfTwoRanksIsInOrderWithTheThreadsWork) {
 
 /// The call of a group stays on the stream of the thread, and so in its capture.
 TEST(ThreadStream, AGroupMayBeCaptured) {
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
+  if (test::gpu_count() == 0) GTEST_SKIP() << "needs a GPU";
   const auto id = UniqueId::create("=lo");
   ASSERT_TRUE(id.ok());
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
