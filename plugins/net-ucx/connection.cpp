@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kDrainTime{100};  // for data of a peer that
 void message_ended(Message& message, void* operation, ucs_status_t status) {
   message.status = status;
   message.operation = nullptr;
-  ucp_request_free(operation);
+  ucp.request_free(operation);
   message.ended.store(true, std::memory_order_release);
 }
 
@@ -148,7 +148,7 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
   params.length = bytes;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   auto registration = std::make_unique<Registration>();
-  const ucs_status_t status = ucp_mem_map(shared_.ucx->context(), &params, &registration->memory);
+  const ucs_status_t status = ucp.mem_map(shared_.ucx->context(), &params, &registration->memory);
   if (status == UCS_OK) return static_cast<void*>(registration.release());
   return Status(Code::kSystem, fmt::format("UCX does not register {} bytes at {}: {}; check the limit of locked memory "
                                            "(ulimit -l)",
@@ -160,7 +160,7 @@ Status Connection::deregister_memory(void* raw) {
   if (registration == nullptr) return {};
   const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  const ucs_status_t status = ucp_mem_unmap(shared_.ucx->context(), registration->memory);
+  const ucs_status_t status = ucp.mem_unmap(shared_.ucx->context(), registration->memory);
   return status == UCS_OK ? Status() : Status(Code::kSystem, "UCX does not deregister memory: " + reason_of(status));
 }
 
@@ -179,7 +179,7 @@ ucs_status_ptr_t Connection::post_send(Message& message, const void* address, ui
                                        void* registration) {
   ucp_request_param_t param = parameters(message, registration);
   param.cb.send = send_ended;
-  return ucp_tag_send_nbx(endpoint_->get(), address, bytes, tag, &param);
+  return ucp.tag_send_nbx(endpoint_->get(), address, bytes, tag, &param);
 }
 
 ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint64_t tag, void* registration) {
@@ -187,7 +187,7 @@ ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint6
   // The callback tells the length, also of a message that is there already.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = receive_ended;
-  return ucp_tag_recv_nbx(shared_.ucx->worker(), address, message.room, tag, ~uint64_t{0}, &param);
+  return ucp.tag_recv_nbx(shared_.ucx->worker(), address, message.room, tag, ~uint64_t{0}, &param);
 }
 
 /// Takes UCX's answer. The message is free again where nothing could be posted now (ok, not used).
@@ -359,7 +359,7 @@ void Connection::close_sender() {
   if (endpoint_ == nullptr) return;
   say_farewell();
   for (const Message& message : messages_) {
-    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->worker(), message.operation);
+    if (message.operation != nullptr) ucp.request_cancel(shared_.ucx->worker(), message.operation);
   }
   const bool is_whole = lost_.ok() ? trial_ == nullptr : has_farewell();
   if (is_whole && quiesce()) return shared_.endpoints->give_back(*endpoint_);
@@ -371,7 +371,7 @@ void Connection::close_receiver() {
   say_farewell();
   end_wait_for_trial();
   for (const Message& message : messages_) {
-    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->worker(), message.operation);
+    if (message.operation != nullptr) ucp.request_cancel(shared_.ucx->worker(), message.operation);
   }
   if (!quiesce()) return abandon();
   discard_unexpected();
@@ -381,9 +381,9 @@ void Connection::close_receiver() {
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};
-  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->worker(), ucp_tag(0), kIdMask, 1, &info)) {
+  while (ucp_tag_message_h const message = ucp.tag_probe_nb(shared_.ucx->worker(), ucp_tag(0), kIdMask, 1, &info)) {
     const ucp_request_param_t param{};
-    shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->worker(), nullptr, 0, message, &param));
+    shared_.leave_to_end(ucp.tag_msg_recv_nbx(shared_.ucx->worker(), nullptr, 0, message, &param));
   }
 }
 

@@ -12,11 +12,11 @@ ucs_status_t Endpoint::open(ucp_worker_h from, std::span<const std::byte> to, uc
   params.address = reinterpret_cast<const ucp_address_t*>(to.data());
   params.err_handler = {.cb = failed, .arg = this};
   params.err_mode = mode;
-  return ucp_ep_create(from, &params, &endpoint_);
+  return ucp.ep_create(from, &params, &endpoint_);
 }
 
 /// Called within progress.
-void Endpoint::failed(void* endpoint, ucp_ep_h /*ucp*/, ucs_status_t status) {
+void Endpoint::failed(void* endpoint, ucp_ep_h /*endpoint*/, ucs_status_t status) {
   auto& self = *static_cast<Endpoint*>(endpoint);
   self.failure_ = "UCX: " + reason_of(status);
   self.all_.any_failed_ = true;
@@ -56,7 +56,7 @@ void Endpoints::end(Endpoint& endpoint) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  const ucs_status_ptr_t ending = ucp_ep_close_nbx(endpoint.endpoint_, &param);
+  const ucs_status_ptr_t ending = ucp.ep_close_nbx(endpoint.endpoint_, &param);
   if (UCS_PTR_IS_ERR(ending)) {
     endpoint.failure_ = "it was ended";
     return;

@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kLookInterval{1};  // while the thread is to
 Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxSettings& settings,
                                                SocketAddress interface_address) {
   std::unique_ptr<Shared> shared(new Shared(host, interface_address, settings.grace));
+  TUTTI_TRY(load_ucx());
   LogOfUcx::install();
   const LogOfUcx log(shared->host);
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));
@@ -92,8 +93,8 @@ void Shared::sweep() {
   endpoints->sweep();
   for (const ucs_status_ptr_t operation : endpoints->take_endings()) leave_to_end(operation);
   std::erase_if(ending_, [](void* operation) {
-    if (ucp_request_check_status(operation) == UCS_INPROGRESS) return false;
-    ucp_request_free(operation);
+    if (ucp.request_check_status(operation) == UCS_INPROGRESS) return false;
+    ucp.request_free(operation);
     return true;
   });
 }

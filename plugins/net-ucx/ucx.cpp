@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <net/if.h>
-#include <ucs/debug/log_def.h>
 
 #include <algorithm>
 #include <array>
@@ -49,14 +48,14 @@ __attribute__((format(printf, 6, 0))) ucs_log_func_rc_t take_log(const char* /*f
 }
 
 struct ConfigRelease {
-  void operator()(ucp_config_t* config) const { ucp_config_release(config); }
+  void operator()(ucp_config_t* config) const { ucp.config_release(config); }
 };
 using Config = std::unique_ptr<ucp_config_t, ConfigRelease>;
 
 /// Sets an option of UCX, unless the user's environment has it. The meaning of `what` is for messages.
 Status set_unless_given(ucp_config_t* config, const char* name, const std::string& value, const char* what) {
   if (std::getenv((std::string("UCX_") + name).c_str()) != nullptr) return {};
-  const ucs_status_t status = ucp_config_modify(config, name, value.c_str());
+  const ucs_status_t status = ucp.config_modify(config, name, value.c_str());
   if (status == UCS_OK) return {};
   return {Code::kConfig,
           fmt::format("UCX does not take '{}' as {} (UCX_{}): {}", value, what, name, reason_of(status))};
@@ -66,7 +65,7 @@ Status set_unless_given(ucp_config_t* config, const char* name, const std::strin
 Status set(ucp_config_t* config, const char* name, const std::vector<std::string>& values, const char* setting) {
   if (values.empty()) return {};
   const std::string list = fmt::format("{}", fmt::join(values, ","));
-  const ucs_status_t status = ucp_config_modify(config, name, list.c_str());
+  const ucs_status_t status = ucp.config_modify(config, name, list.c_str());
   if (status == UCS_OK) return {};
   return {Code::kConfig,
           fmt::format("settings.net.ucx.{} is [{}], which UCX does not take: {}", setting, list, reason_of(status))};
@@ -111,7 +110,7 @@ Status check_devices(const UcxSettings& settings) {
 Result<Config> configure(const UcxSettings& settings) {
   TUTTI_TRY(check_devices(settings));
   ucp_config_t* read = nullptr;
-  if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &read); status != UCS_OK) {
+  if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &read); status != UCS_OK) {
     return Status(Code::kConfig,
                   fmt::format("UCX cannot read its configuration: {}; check the variables UCX_*", reason_of(status)));
   }
@@ -142,7 +141,7 @@ std::string printed(Print&& print) {
 /// for reports of failures, which shared memory of UCX 1.13 does not give; so there, UCX takes TCP instead.
 bool is_tcp_alone(ucp_context_h context) {
   const bool ignores_memory = ucx_version() <= (1U << 16 | 13U);
-  std::istringstream words(printed([&](FILE* stream) { ucp_context_print_info(context, stream); }));
+  std::istringstream words(printed([&](FILE* stream) { ucp.context_print_info(context, stream); }));
   bool has_tcp = false;
   for (std::string word; words >> word;) {
     if (word != "--" || !(words >> word)) continue;
@@ -160,25 +159,25 @@ ThreadLog& thread_log() {
 }
 
 void LogOfUcx::install() {
-  static const bool pushed = [] { return ucs_log_push_handler(take_log), true; }();
+  static const bool pushed = [] { return ucp.log_push_handler(take_log), true; }();
   static_cast<void>(pushed);
 }
 
 uint32_t ucx_version() {
   unsigned major = 0, minor = 0, release = 0;
-  ucp_get_version(&major, &minor, &release);
+  ucp.get_version(&major, &minor, &release);
   return major << 16 | minor;
 }
 
 std::string reason_of(ucs_status_t status) {
   const std::string said = LogOfUcx::last_error();
-  const char* const meaning = ucs_status_string(status);
+  const char* const meaning = ucp.status_string(status);
   return said.empty() ? meaning : fmt::format("{} ({})", meaning, said);
 }
 
 /// "lane[0]:  1:tcp/eth0.0 md[0] -> ..." is a lane.
 std::string ways_of(ucp_ep_h endpoint) {
-  std::istringstream words(printed([&](FILE* stream) { ucp_ep_print_info(endpoint, stream); }));
+  std::istringstream words(printed([&](FILE* stream) { ucp.ep_print_info(endpoint, stream); }));
   std::vector<std::string> ways;
   for (std::string word; words >> word;) {
     if (!word.starts_with("lane[") || !(words >> word)) continue;
@@ -205,7 +204,7 @@ Status Ucx::start(ucp_config_t* config) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
-  const ucs_status_t status = ucp_init(&params, config, &context_);
+  const ucs_status_t status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
   if (status == UCS_OK) return {};
   return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
                                      "settings.net.ucx.devices, the variables UCX_* and the limit of open files "
@@ -220,17 +219,17 @@ Status Ucx::open(ucp_config_t* config) {
   TUTTI_TRY(start(config));
   if (is_tcp_alone(context_)) {
     TUTTI_TRY(set_unless_given(config, "RNDV_THRESH", "inf", "length from which messages need a rendezvous"));
-    ucp_cleanup(std::exchange(context_, nullptr));
+    ucp.cleanup(std::exchange(context_, nullptr));
     TUTTI_TRY(start(config));
   }
   TUTTI_TRY(make_worker());
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
-  if (const ucs_status_t status = ucp_worker_get_address(worker_, &address, &bytes); status != UCS_OK)
+  if (const ucs_status_t status = ucp.worker_get_address(worker_, &address, &bytes); status != UCS_OK)
     return {Code::kSystem, fmt::format("UCX does not tell its address: {}", reason_of(status))};
   const auto all = std::as_bytes(std::span(reinterpret_cast<const char*>(address), bytes));
   address_.assign(all.begin(), all.end());
-  ucp_worker_release_address(worker_, address);
+  ucp.worker_release_address(worker_, address);
   return {};
 }
 
@@ -238,7 +237,7 @@ Status Ucx::make_worker() {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  const ucs_status_t status = ucp_worker_create(context_, &params, &worker_);
+  const ucs_status_t status = ucp.worker_create(context_, &params, &worker_);
   if (status == UCS_OK) return {};
   worker_ = nullptr;
   return {Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
@@ -248,25 +247,25 @@ Status Ucx::make_worker() {
 
 Ucx::~Ucx() {
   if (abandoned_) return;
-  if (worker_ != nullptr) ucp_worker_destroy(worker_);
-  if (context_ != nullptr) ucp_cleanup(context_);
+  if (worker_ != nullptr) ucp.worker_destroy(worker_);
+  if (context_ != nullptr) ucp.cleanup(context_);
 }
 
 void Ucx::progress() {
   ++rounds_;
-  if (!abandoned_) ucp_worker_progress(worker_);
+  if (!abandoned_) ucp.worker_progress(worker_);
 }
 
 Result<bool> Ucx::arm() {
   if (abandoned_) return true;
-  const ucs_status_t status = ucp_worker_arm(worker_);
+  const ucs_status_t status = ucp.worker_arm(worker_);
   if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
   return Status(Code::kSystem, fmt::format("UCX cannot arm its events: {}", reason_of(status)));
 }
 
 Result<int> Ucx::descriptor() const {
   int fd = -1;
-  const ucs_status_t status = ucp_worker_get_efd(worker_, &fd);
+  const ucs_status_t status = ucp.worker_get_efd(worker_, &fd);
   if (status == UCS_OK) return fd;
   return Status(Code::kSystem, fmt::format("UCX does not tell the descriptor of its events: {}", reason_of(status)));
 }
@@ -274,11 +273,11 @@ Result<int> Ucx::descriptor() const {
 bool Ucx::drain(std::chrono::steady_clock::time_point deadline) {
   if (abandoned_) return false;
   const ucp_request_param_t param{};
-  const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param);
+  const ucs_status_ptr_t flush = ucp.worker_flush_nbx(worker_, &param);
   if (!UCS_PTR_IS_PTR(flush)) return true;
-  while (ucp_request_check_status(flush) == UCS_INPROGRESS && std::chrono::steady_clock::now() < deadline) progress();
-  const bool done = ucp_request_check_status(flush) != UCS_INPROGRESS;
-  ucp_request_free(flush);
+  while (ucp.request_check_status(flush) == UCS_INPROGRESS && std::chrono::steady_clock::now() < deadline) progress();
+  const bool done = ucp.request_check_status(flush) != UCS_INPROGRESS;
+  ucp.request_free(flush);
   return done;
 }
 

@@ -2,8 +2,6 @@
 // UCP behind owners: a context, and the worker that moves data.
 #pragma once
 
-#include <ucp/api/ucp.h>
-
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "library.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 
@@ -41,7 +40,7 @@ class LogOfUcx {
   ~LogOfUcx() { here_.host = before_; }
   LogOfUcx(const LogOfUcx&) = delete;
   LogOfUcx& operator=(const LogOfUcx&) = delete;
-  /// Once per process, before the first object.
+  /// Once per process, after load_ucx() and before the first object.
   static void install();
   /// UCX's latest error in this thread since the outermost object began; empty if there was none.
   static std::string last_error() { return thread_log().error.data(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network ucx through its table alone, as the host calls it. Two contexts in one process; both ends are pushed on
 // by hand.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -11,7 +12,10 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -37,6 +41,42 @@ using test_ucx::Side;
 using test_ucx::until;
 using testing::AllOf;
 using testing::HasSubstr;
+
+/// The first bytes of functions of libc, and the handlers of signals.
+struct Process {
+  std::map<std::string, std::array<uint8_t, 16>> code;
+  std::map<int, void (*)(int, siginfo_t*, void*)> handlers;
+  bool operator==(const Process&) const = default;
+};
+
+Process look_at_process() {
+  Process found;
+  void* const libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  for (const char* name : {"mmap", "munmap", "mremap", "shmat", "shmdt", "sbrk", "brk", "madvise"})
+    std::memcpy(found.code[name].data(), dlsym(libc, name), 16);
+  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    found.handlers[signal] = action.sa_sigaction;
+  }
+  return found;
+}
+
+/// Variables of the user would win over the plugin's.
+const Process kBeforeAll = [] {
+  unsetenv("UCX_MEM_EVENTS");
+  unsetenv("UCX_ERROR_SIGNALS");
+  return look_at_process();
+}();
+
+/// UCX's memory events patch functions while other threads may run them.
+TEST(Ucx, LoadingItChangesNothingOfTheProcess) {
+  char** const environment = environ;
+  const Pair net;
+  EXPECT_EQ(environ, environment);
+  EXPECT_EQ(std::getenv("UCX_MEM_EVENTS"), nullptr);
+  EXPECT_TRUE(look_at_process() == kBeforeAll);
+}
 
 class Transports : public testing::TestWithParam<const char*> {
  protected:
