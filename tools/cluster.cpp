@@ -10,12 +10,27 @@
 namespace tutti::tools {
 namespace {
 
+constexpr double kAssumedMbps = 100'000;
+constexpr int kAssumedSm = 80;
+
+/// Ok if no option describes devices: the machine of the file takes none of these options. `why`: "FILE describes ...".
+Status refuse_assumptions(const Cluster& cluster, const std::string& why) {
+  const auto refuse = [&](const char* option, const char* remedy) -> Status {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} is for files that give places only; {}; write {} into the file instead", option, why, remedy)};
+  };
+  if (!cluster.gpus.empty()) return refuse("--gpu", "its GPUs");
+  if (cluster.mbps) return refuse("--net-mbps", "'speed' of its ports");
+  if (cluster.sm) return refuse("--sm", "'sm' of its GPUs");
+  return {};
+}
+
 Result<topology::Document> machine_of(const Cluster& cluster) {
   TUTTI_ASSIGN(topology::Document document, topology::Document::load(cluster.topology));
   if (!document.is_overlay()) {
-    if (cluster.gpus.empty()) return document;
-    return Status(Code::kInvalidArgument,
-                  fmt::format("--gpu is for files that give places only; {} describes its GPUs", cluster.topology));
+    TUTTI_TRY(refuse_assumptions(cluster, fmt::format("{} describes its GPUs and ports", cluster.topology)));
+    return document;
   }
   const topology::Document found = document;
   std::vector<topology::BusId> gpus;
@@ -23,8 +38,13 @@ Result<topology::Document> machine_of(const Cluster& cluster) {
     TUTTI_ASSIGN(const topology::BusId bus, topology::BusId::parse(text));
     gpus.push_back(bus);
   }
-  TUTTI_ASSIGN(const uint32_t count, topology::complete_overlay(document, gpus, cluster.mbps, cluster.sm));
-  if (count == 0 && cluster.ranks_here > 0) return found;  // a machine without GPUs, for host ranks
+  const double mbps = cluster.mbps.value_or(kAssumedMbps);
+  const int sm = cluster.sm.value_or(kAssumedSm);
+  TUTTI_ASSIGN(const uint32_t count, topology::complete_overlay(document, gpus, mbps, sm));
+  if (count == 0 && cluster.ranks_here > 0) {  // a machine without GPUs, for host ranks
+    TUTTI_TRY(refuse_assumptions(cluster, fmt::format("{} gives no GPU", cluster.topology)));
+    return found;
+  }
   if (count == 0) {
     return Status(
         Code::kConfig,
@@ -33,7 +53,7 @@ Result<topology::Document> machine_of(const Cluster& cluster) {
                     cluster.topology));
   }
   fmt::print(stderr, "tutti: {} gives places only: {} GPUs (sm {}) and ports of {:g} Gb/s are assumed there\n",
-             cluster.topology, count, cluster.sm, cluster.mbps / 1000);
+             cluster.topology, count, sm, mbps / 1000);
   return document;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct Cluster {
   uint32_t nodes = 1;
   uint32_t ranks_here = 0;  ///< per machine; 0: one per GPU
   std::vector<std::string> gpus;
-  double mbps = 100'000;
-  int sm = 80;
+  std::optional<double> mbps;
+  std::optional<int> sm;
   std::string config_file;
   std::vector<std::string> settings;
 

@@ -102,9 +102,17 @@ class Search(unittest.TestCase):
             run = tutti("search", "--topology", machine, *arguments)
             self.assertEqual(run.returncode, 2)
             self.assertIn(text, run.stderr)
-        run = tutti("search", "--topology", machine, "--gpu", "0000:10:1c.0")
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("--gpu is for files that give places only", run.stderr)
+        for option, value in [("--gpu", "0000:10:1c.0"), ("--net-mbps", "10000"), ("--sm", "90")]:
+            run = tutti("search", "--topology", machine, option, value)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn(f"{option} is for files that give places only", run.stderr)
+            self.assertIn("dgx-a100.yaml describes its GPUs and ports", run.stderr)
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write('<system version="1"><cpu numaid="0"><nic><net name="eth0" dev="0"/></nic></cpu></system>')
+            file.flush()
+            run = tutti("simulate", "all_reduce", "--topology", file.name, "--ranks", "2", "--net-mbps", "10000")
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("gives no GPU; write 'speed' of its ports into the file instead", run.stderr)
 
     def test_what_cannot_be(self):
         for arguments, text in [
