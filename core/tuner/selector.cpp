@@ -58,7 +58,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Choices& choices
       text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen, {} channel(s)", decision.predicted_us,
                           best_us > 0 ? decision.predicted_us / best_us : 1.0, decision.channels);
     }
-    const bool names_network = verdict.excluded.empty() && networks.size() > 1;
+    const bool names_network = verdict.excluded.empty() && !networks.empty();
     if (names_network) text += fmt::format(", network '{}'", networks[decision.network].name);
     const auto inside = choices.network_inside_racks;
     if (names_network && inside) text += fmt::format(", inside racks '{}'", networks[*inside].name);
@@ -299,7 +299,8 @@ Result<std::vector<Verdict>> Selector::verdicts(const Question& question) const 
 
 Result<std::string> Selector::explain(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Verdict> all, verdicts(question));
-  return text_of(all, choices_);
+  const bool any = std::ranges::any_of(all, [](const Verdict& verdict) { return verdict.excluded.empty(); });
+  return (any ? "" : "  nothing can run this call:\n") + text_of(all, choices_);
 }
 
 std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) const {

@@ -193,6 +193,14 @@ class Explain(unittest.TestCase):
                     self.assertEqual((dry.returncode, job.returncode), (0, 0), dry.stderr + job.stderr)
                     self.assertEqual(self.verdicts(dry.stdout), self.verdicts(job.stdout))
 
+    def test_rules_that_leave_nothing(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("rules: [choose: {protocol: ll128}]")
+            file.flush()
+            run = tutti("explain", "all_reduce", "--ranks", 2, "--config", file.name)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout.splitlines()[1], "  nothing can run this call:")
+
     def test_gpus_have_the_channels_of_their_job(self):
         """Two for each of eight ports over a network, one thread block each; 64 inside a machine."""
         for nodes, channels in ((1, 64), (2, 16)):
@@ -201,9 +209,10 @@ class Explain(unittest.TestCase):
 
     @staticmethod
     def verdicts(text):
-        """By candidate: the reason against it, or its channels."""
+        """By candidate: the reason against it, or its channels and its network."""
         lines = text.splitlines()[1:]
-        found = [re.fullmatch(r" *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\)))", line) for line in lines]
+        found = [re.fullmatch(r" *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\), network '.*'))",
+                              line) for line in lines]
         return {match[1]: match[2] or match[3] for match in found}
 
     def test_ranks_are_those_of_each_machine(self):
