@@ -14,6 +14,7 @@
 #include "communicator/setup/ports.h"
 #include "communicator/setup/racks.h"
 #include "plugin/network_names.h"
+#include "topology/check.h"
 #include "topology/load.h"
 
 namespace tutti::communicator {
@@ -48,6 +49,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
   TUTTI_ASSIGN(made->hardware_, hardware_of(made->config_));
   TUTTI_TRY(made->check_device(options.machine));
+  topology::warn_of_errors(options.machine);
   TUTTI_TRY(made->describe(options.machine, options.node_count, options.ranks_here));
   tuner::Choices choices;
   TUTTI_TRY(made->limit(options.machine, choices));

@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "log/log.h"
 #include "topology/affinity.h"
 #include "topology/system.h"
 
@@ -251,6 +252,18 @@ std::string to_string(const Finding& finding, const Document& document) {
   const std::string line = finding.position.line > 0 ? fmt::format(":{}", finding.position.line) : "";
   const std::string advice = finding.advice.empty() ? "" : "; " + finding.advice;
   return fmt::format("{}{}: {}: {}{}", document.source, line, to_string(finding.severity), finding.what, advice);
+}
+
+void warn_of_errors(const Document& document) {
+  constexpr size_t kShown = 3;
+  const std::vector<Finding> findings = check(document);
+  size_t errors = 0;
+  for (const Finding& finding : findings) {
+    if (finding.severity == Severity::kError && ++errors <= kShown) log::warn("{}", to_string(finding, document));
+  }
+  const size_t further = findings.size() - std::min(errors, kShown);
+  const log::Level level = errors > kShown ? log::Level::kWarn : log::Level::kInfo;
+  if (further > 0) log::at(level, "'tutti topo check {}' has {} further findings", document.source, further);
 }
 
 uint32_t max_nvlinks(int sm) {

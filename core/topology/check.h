@@ -30,6 +30,10 @@ std::vector<Finding> check(const Document& document);
 /// "dgx.xml:7: warning: GPU 3 has 11 NVLinks, its siblings 12; ...". Without line where there is none.
 std::string to_string(const Finding& finding, const Document& document);
 
+/// Logs the first errors at warn, each with its remedy, and how many further findings `tutti topo check` prints: at
+/// warn if errors are among them, else at info. A job or dry run uses the file all the same.
+void warn_of_errors(const Document& document);
+
 /// The most NVLinks that a GPU of this compute capability × 10 has; 0: not known.
 uint32_t max_nvlinks(int sm);
 

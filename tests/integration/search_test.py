@@ -246,6 +246,17 @@ class TopologyFile(unittest.TestCase):
             stand_ins = tutti(*self.BENCH, "--set", f"topology.file={file.name}", "--set", "topology.host_ranks=gpu")
             self.assertNotIn("none of its", stand_ins.stderr)
 
+    def test_errors_of_a_file_are_told_once(self):
+        """By a job and by a dry run, which use the file all the same."""
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write((MACHINES / "dgx-a100.yaml").read_text().replace("link_width: 16", "link_width: 7"))
+            file.flush()
+            stands_in = ("--set", f"topology.file={file.name}", "--set", "topology.host_ranks=gpu")
+            for run in (tutti(*self.BENCH, *stands_in), tutti("search", "--topology", file.name)):
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(run.stderr.count("no PCI link has 7 lanes; write 1, 2, 4"), 3, run.stderr)
+                self.assertRegex(run.stderr, rf"warn .*'tutti topo check {file.name}' has \d+ further findings")
+
     def test_a_wrong_one_fails_every_rank_with_its_place(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write("tutti_topology: 1\ncpu:\n  - {numaid: zero}\n")

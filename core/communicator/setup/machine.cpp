@@ -11,6 +11,7 @@
 #include <span>
 
 #include "log/log.h"
+#include "topology/check.h"
 #include "topology/discover.h"
 
 namespace tutti::communicator {
@@ -175,6 +176,7 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   }
   if (!options.file.empty()) {
     TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
+    topology::warn_of_errors(file);
     keep_ports(file, options, discovery.nets);
     if (options.stand_in) {
       TUTTI_TRY(stand_in(file, build.ranks));
