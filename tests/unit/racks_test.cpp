@@ -48,6 +48,20 @@ TEST(Racks, HostsOutsideOfRacksShareNone) {
   EXPECT_THAT(paths(racks, {"node8", "node8", "node1", "node2"}), ElementsAre(kOfCall, kOfCall, kOfCall, kOfCall));
 }
 
+TEST(Racks, RacksWithoutAnyHostAreTold) {
+  const std::string racks = "net: {racks: [left=node1*], inside_rack: ib}\nnetwork: [socket, ib]\n";
+  const auto warning = [](const std::string& job, const Hosts& hosts) {
+    return Racks::read(load_job(job), hosts)->warning();
+  };
+  EXPECT_EQ(
+      warning(racks, {"alpha", "beta", "alpha"}),
+      "net.inside_rack is 'ib' and has no effect: no rack of net.racks holds one of the hosts alpha, beta; correct "
+      "the patterns");
+  EXPECT_EQ(warning(racks, {"alpha", "node12"}), "");
+  EXPECT_EQ(warning(racks, {"alpha", "alpha"}), "");
+  EXPECT_EQ(warning("net: {racks: [left=node1*]}\n", {"alpha", "beta"}), "");
+}
+
 TEST(Racks, WithoutANetworkTheyHaveNoEffect) {
   EXPECT_THAT(paths("  racks: [left=node*]\n", {"node1", "node2"}), ElementsAre(kOfCall, kOfCall));
 }

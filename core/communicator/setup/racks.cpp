@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "plugin/search.h"
@@ -126,6 +127,14 @@ transport::Paths Racks::paths(uint32_t rank, const std::vector<tuner::Network>& 
     if (share(rank, peer)) paths[peer] = inside;
   }
   return paths;
+}
+
+std::string Racks::warning() const {
+  const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
+  const bool any = std::ranges::any_of(rack_of_rank_, [](const auto& rack) { return rack.has_value(); });
+  if (network_.empty() || any || hosts.size() < 2) return {};
+  return fmt::format("{} is '{}' and has no effect: no rack of {} holds one of the hosts {}; correct the patterns",
+                     kNetwork, network_, kRacks, fmt::join(hosts, ", "));
 }
 
 std::string Racks::describe() const {

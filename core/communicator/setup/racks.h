@@ -34,6 +34,8 @@ class Racks {
   transport::Paths paths(uint32_t rank, const std::vector<tuner::Network>& networks) const;
   /// The index of the network inside racks. Nothing: no two ranks on different hosts share a rack.
   std::optional<uint32_t> network(const std::vector<tuner::Network>& networks) const;
+  /// A warning if racks have a network, and no rack holds any of several hosts; else empty.
+  std::string warning() const;
   /// "rack 'left' (hosts a, b); rack 'right' (hosts c, d)": hosts of the ranks.
   std::string describe() const;
 

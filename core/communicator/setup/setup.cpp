@@ -136,6 +136,7 @@ class Setup {
       if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
     }
     TUTTI_ASSIGN(racks_, communicator::Racks::read(config_, host_names_));
+    if (const std::string odd = racks_.warning(); !odd.empty() && state_.rank_ == 0) log::warn("{}", odd);
     force_network_ = config_.text("transport") == "net";
     TUTTI_TRY(communicator::check_transport(config_, node_count_));
     crowd_.uses_network = node_count_ > 1 || (force_network_ && state_.size_ > 1);
