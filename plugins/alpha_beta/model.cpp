@@ -65,7 +65,7 @@ void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
   const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
   candidate.channels = channels(candidate, bytes);
   const bool all_wait = all_wait_for_all(call.collective);
-  candidate.predicted_us = microseconds(candidate, bytes, candidate.channels, all_wait ? end_switch_us() : 0);
+  candidate.predicted_us = microseconds(candidate, bytes, candidate.channels, all_wait);
   candidate.predicted_us += all_wait ? turns_microseconds(candidate) : relays_microseconds(candidate);
 }
 
@@ -110,9 +110,8 @@ double Model::link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t
   return std::min(gbs, channels * channel_gbs(candidate, link));
 }
 
-double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels,
-                           double switch_us_of_end) const {
-  double latency_us = constants_.call_us;
+double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels, bool all_wait) const {
+  double latency_us = constants_.call_us + (all_wait ? exchanges_microseconds(candidate) : 0);
   double wire_us = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
@@ -123,13 +122,25 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
     wire_us = std::max(wire_us, candidate.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
   const double path_us = latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
+  const double switch_us_of_end = all_wait ? end_switch_us() : 0;
   return std::max(path_us, constants_.call_us + processor_microseconds(candidate, bytes, switch_us_of_end));
+}
+
+/// The time in which a rank with a processor of its own sends a message over a network before it can receive one. In a
+/// tree, a rank sends only after it has received: there the critical path has more hops than a rank has messages.
+double Model::exchanges_microseconds(const tutti_candidate& candidate) const {
+  const uint32_t hops = candidate.hops[TUTTI_LINK_NETWORK];
+  const uint32_t messages = candidate.messages[TUTTI_LINK_NETWORK];  // 0: as many as hops
+  const bool has_own_processor = processors_ > 0 && processors_ >= most_ranks_;
+  if (!has_own_processor || (messages > 0 && messages < hops)) return 0;
+  return hops * gap_us_[TUTTI_LINK_NETWORK];
 }
 
 /// The time in which the receivers of the critical path wait for turns of other ranks. A rank that sends is at any
 /// place of the round, so a receiver waits for half of the round on average, and for the last of k senders k / (k + 1)
 /// of it. If there are fewer than two ranks for each processor, only the ranks beyond the first of a processor take
-/// turns. Turns during the flight of a message over a network delay nothing.
+/// turns. Turns during the flight of a message over a network delay nothing. The flight is the latency without the time
+/// in which the receiver's end occupies the processor (the gap).
 double Model::turns_microseconds(const tutti_candidate& candidate) const {
   if (processors_ <= 0) return 0;
   const double ranks = most_ranks_ / processors_;  // of one processor
@@ -138,7 +149,7 @@ double Model::turns_microseconds(const tutti_candidate& candidate) const {
     if (candidate.hops[link] == 0) continue;
     const double senders = std::max(1.0, static_cast<double>(candidate.messages[link]) / candidate.hops[link]);
     const double wait_us = std::min(ranks - 1, ranks * senders / (senders + 1)) * switch_us_;
-    const double flight_us = link == TUTTI_LINK_NETWORK ? latency_us_[link] : 0;
+    const double flight_us = link == TUTTI_LINK_NETWORK ? std::max(latency_us_[link] - gap_us_[link], 0.0) : 0;
     waits_us += candidate.hops[link] * std::max(wait_us - flight_us, 0.0);
   }
   return waits_us;
@@ -154,13 +165,13 @@ double Model::relays_microseconds(const tutti_candidate& candidate) const {
   return (candidate.hops[TUTTI_LINK_SHM] - 1) * (ranks - 1) * switch_us_ / kCallsOfTurn;
 }
 
-/// The processor time of switches for an end of a message over a network. For r ranks of a processor, r - 1 switches if
-/// r is less than 2, else √(r / 2): looks that find nothing grow with the ranks. Source: 1 to 8 ranks per processor,
-/// docs/results.md.
+/// The processor time of switches for an end of a message over a network. For r ranks of a processor, 2 (r - 1) / 5
+/// switches if r is less than 2, else r / 5: looks that find nothing grow with the ranks. Source: 1 to 8 ranks per
+/// processor, docs/results.md.
 double Model::end_switch_us() const {
   if (processors_ <= 0) return 0;
   const double ranks = most_ranks_ / processors_;  // of one processor
-  return (ranks < 2 ? std::max(ranks - 1, 0.0) : std::sqrt(ranks / 2)) * switch_us_;
+  return (ranks < 2 ? 2 * std::max(ranks - 1, 0.0) : ranks) / 5 * switch_us_;
 }
 
 /// The time in which the processors of a machine send and receive the messages of its ranks; 0: they are no limit.

@@ -39,7 +39,8 @@ class Model {
   double channel_gbs(const tutti_candidate& candidate, uint32_t link) const;
   double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
   /// `switch_us_of_end`: processor time of each end of a message over a network, beyond its gap.
-  double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels, double switch_us_of_end) const;
+  double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels, bool all_wait) const;
+  double exchanges_microseconds(const tutti_candidate& candidate) const;
   double turns_microseconds(const tutti_candidate& candidate) const;
   double relays_microseconds(const tutti_candidate& candidate) const;
   double end_switch_us() const;

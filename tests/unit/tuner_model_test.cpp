@@ -135,10 +135,39 @@ TEST(TunerModel, EndsOfMessagesOverNetworksTakeASwitchIfRanksShareProcessors) {
     return asked.predicted_us * processors / 10'000;
   };
   EXPECT_NEAR(end_us(8, TUTTI_ALL_REDUCE), 1, 1e-6) << "each rank has a processor";
-  EXPECT_NEAR(end_us(6.4, TUTTI_ALL_REDUCE), 1 + 10 / 4.0, 1e-6) << "a quarter of the processors has a second rank";
-  EXPECT_NEAR(end_us(4, TUTTI_ALL_REDUCE), 1 + 10, 1e-6);
-  EXPECT_NEAR(end_us(1, TUTTI_ALL_REDUCE), 1 + 2 * 10, 1e-6) << "four times as many ranks, twice as many switches";
+  EXPECT_NEAR(end_us(6.4, TUTTI_ALL_REDUCE), 1 + 10 / 10.0, 1e-6) << "a quarter of the processors has a second rank";
+  EXPECT_NEAR(end_us(4, TUTTI_ALL_REDUCE), 1 + 2 * 10 / 5.0, 1e-6);
+  EXPECT_NEAR(end_us(1, TUTTI_ALL_REDUCE), 1 + 8 * 10 / 5.0, 1e-6)
+      << "four times as many ranks, four times as many switches";
   EXPECT_NEAR(end_us(1, TUTTI_BROADCAST), 1, 1e-6) << "calls that follow each other share the switches";
+  candidate = candidate_of(1, 0);
+  candidate.machine_messages[TUTTI_LINK_P2P] = 10'000;
+  topology.gap_us[TUTTI_LINK_P2P] = 1;
+  EXPECT_NEAR(end_us(1, TUTTI_BROADCAST), 1, 1e-6);
+  EXPECT_NEAR(end_us(1, TUTTI_ALL_REDUCE), 1 + 10 * 8 / 2.0 / 10'000, 1e-6) << "turns, and no switch for each end";
+}
+
+/// Eight ranks. A message over the network takes 5 µs, of which an end takes 2.
+TEST(TunerModel, RanksThatExchangeMessagesSendBeforeTheyReceive) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.gap_us[TUTTI_LINK_NETWORK] = 2;
+  tutti_candidate candidate = candidate_of(3, 0, TUTTI_LINK_NETWORK);
+  candidate.filled_chunks = 1e-9F;  // messages take no time of processors
+  const auto time = [&](double processors, uint32_t collective, uint32_t messages) {
+    topology.processors = processors;
+    tutti_call call = call_of(0);
+    call.collective = collective;
+    tutti_candidate asked = candidate;
+    asked.messages[TUTTI_LINK_NETWORK] = messages;
+    Model({}, topology).predict(call, asked);
+    return asked.predicted_us;
+  };
+  EXPECT_NEAR(time(8, TUTTI_ALL_REDUCE, 3), 3 * (5 + 2), 1e-6);
+  EXPECT_NEAR(time(8, TUTTI_ALL_REDUCE, 0), 3 * (5 + 2), 1e-6) << "as many messages as hops";
+  EXPECT_NEAR(time(8, TUTTI_ALL_REDUCE, 2), 3 * 5, 1e-6) << "a tree";
+  EXPECT_NEAR(time(8, TUTTI_BROADCAST, 3), 3 * 5, 1e-6) << "data flow one way";
+  EXPECT_NEAR(time(0, TUTTI_ALL_REDUCE, 3), 3 * 5, 1e-6) << "the number of processors is unknown";
+  EXPECT_NEAR(time(7, TUTTI_ALL_REDUCE, 3), 3 * 5, 1e-6) << "ranks share processors";
 }
 
 /// Eight ranks. The messages take 2 µs, and each turn takes 100 µs.
@@ -192,6 +221,11 @@ TEST(TunerModel, ReceiversWaitForTurnsOfRanksThatShareProcessors) {
   EXPECT_NEAR(turns(4), 3 - kFlight, 1e-6);
   topology.switch_us = 4;
   EXPECT_NEAR(100 * turns(4), 2 * 4, 1e-6) << "the turn ends before the message over the network is there";
+  topology.gap_us[TUTTI_LINK_NETWORK] = 2;
+  EXPECT_NEAR(100 * turns(4), 2 * 4 + 1, 1e-6) << "the end of the receiver takes 2 of the 5 µs";
+  topology.gap_us[TUTTI_LINK_NETWORK] = 6;
+  EXPECT_NEAR(100 * turns(4), 3 * 4, 1e-6) << "no flight";
+  topology.gap_us[TUTTI_LINK_NETWORK] = 0;
   topology.switch_us = 100;
   for (const uint32_t collective : {TUTTI_BROADCAST, TUTTI_REDUCE, TUTTI_GATHER, TUTTI_SCATTER, TUTTI_SEND_RECV}) {
     call.collective = collective;
