@@ -79,7 +79,8 @@ class LoadedImage : public Image {
     file_ = std::move(file);
   }
 
-  Status load_code() {
+  Status load_code(const std::function<void(std::string_view)>& before) {
+    if (before) before("static initialisers");
     try {
       auto mode = boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local;
       // Since its check, only trusted users can have changed the real file; the path may contain links.
@@ -98,6 +99,7 @@ class LoadedImage : public Image {
     }
     auto* entry = &library_.get<int32_t(tutti_plugin*)>(TUTTI_PLUGIN_ENTRY_NAME);
     table_.struct_size = sizeof table_;
+    if (before) before("entry '" TUTTI_PLUGIN_ENTRY_NAME "'");
     if (const int32_t code = entry(&table_); code != TUTTI_OK) {
       return broken(file_, fmt::format("refuses to describe itself: {}", to_string(static_cast<Code>(code))));
     }
@@ -162,7 +164,8 @@ class LoadedImage : public Image {
 }  // namespace
 
 Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, const std::filesystem::path& file,
-                                           const std::string& trust) {
+                                           const std::string& trust,
+                                           const std::function<void(std::string_view)>& before) {
   TUTTI_TRY(config::check_trust(file, "TUTTI-P09 the plugin", trust));
   auto note = read_note(file);
   if (!note.ok()) {
@@ -171,7 +174,7 @@ Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, c
   }
   TUTTI_TRY(check_note(kind, name, file, *note));
   auto image = std::make_shared<LoadedImage>(*std::move(note), file);
-  TUTTI_TRY(image->load_code());
+  TUTTI_TRY(image->load_code(before));
   return std::shared_ptr<Image>(std::move(image));
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -23,8 +25,10 @@ class Image {
   /// `kind` and `name` come from the configuration. P02 no plugin, P03 different kind or name, P04 different ABI, P05
   /// does not load, P06 table wrong, P09 other users may change the file (`trust`: the value of plugins.trust). If a
   /// static initialiser throws or ends the process, the process ends with code 1 or SIGABRT, and stderr names the file.
+  /// `before`: gets the name of each step that runs code of the plugin, before the step.
   static Result<std::shared_ptr<Image>> load(Kind kind, const std::string& name, const std::filesystem::path& file,
-                                             const std::string& trust = "owner");
+                                             const std::string& trust = "owner",
+                                             const std::function<void(std::string_view step)>& before = {});
   virtual ~Image() = default;
 
   const Note& note() const { return note_; }

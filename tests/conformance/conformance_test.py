@@ -5,16 +5,18 @@
 Usage: conformance_test.py TUTTI MOCK faults [--whole] [NAME...]
        conformance_test.py TUTTI MOCK clean FILE WHERE [RUNS]
        conformance_test.py TUTTI MOCK device_memory
+       conformance_test.py TUTTI MOCK open
        conformance_test.py TUTTI MOCK watchdog
        conformance_test.py TUTTI MOCK timeout
        conformance_test.py TUTTI MOCK checked [NAME...]
 
 faults: for each fault, runs the rule that must find it, in one process or two. --whole runs all rules instead, and
 prints all that find the fault. clean: no rule may fail. device_memory: TUTTI is the tool that pretends to have GPUs;
-the rule about memory of GPUs finds the fault that concerns it, and passes without a fault. watchdog: a job whose plugin
-hangs ends by its deadline. timeout: the time-out of a job over a network that never connects names its connection.
-checked: with check.plugins or check.data, a job over a network with a fault that a job can see names its rule; a job
-without a fault ends well.
+the rule about memory of GPUs finds the fault that concerns it, and passes without a fault. open: if a plugin hangs or
+ends the process before the rules, the kit ends with a text that names the file and the step. watchdog: a job whose
+plugin hangs ends by its deadline. timeout: the time-out of a job over a network that never connects names its
+connection. checked: with check.plugins or check.data, a job over a network with a fault that a job can see names its
+rule; a job without a fault ends well.
 """
 import os
 import re
@@ -152,6 +154,41 @@ def test_clean(arguments):
     return 0
 
 
+# Each fault before the rules: the step, what happens in it, and the rule that the text names. "load": of the image.
+OPENINGS = {
+    "load blocks": ("static initialisers", "no return for 10 s", "PLG-3"),
+    "load crashes": ("static initialisers", "ended by signal Aborted", "PLG-3"),
+    "blocking_open": ("entry 'open'", "no return for 10 s", "NET-1"),
+    "crashing_open": ("entry 'open'", "ended by signal Aborted", "NET-4"),
+    "crashing_close": ("entry 'close'", "ended by signal Aborted", "NET-4"),
+}
+
+
+def check_opening(name):
+    """Why the kit does not tell of the fault; empty: it does."""
+    environment, fault = dict(os.environ), name
+    if name.startswith("load "):
+        environment["MOCK_LOAD_FAULT"] = name.split()[1]
+        fault = "none"
+    try:
+        done = subprocess.run([TUTTI, "plugin", "test", MOCK, "--rule", "NET-5", "--where", "process", "--set",
+                               f"settings.net.mock.fault={fault}"],
+                              capture_output=True, text=True, timeout=60, check=False, env=environment)
+    except subprocess.TimeoutExpired:
+        return f"{name}: the kit does not end within 60 s"
+    last = done.stderr.splitlines()[-1] if done.stderr else ""
+    print(f"{name}: {last}", flush=True)
+    expected = ("tutti: ", os.path.abspath(MOCK), *OPENINGS[name])
+    if done.returncode == 1 and all(part in last for part in expected):
+        return ""
+    return (f"{name}: exit code {done.returncode}, the last line lacks a part of {expected}:\n"
+            f"{done.stdout}{done.stderr}")
+
+
+def test_open(arguments):
+    return kit.run_faults(check_opening, arguments or list(OPENINGS))
+
+
 def job(fault, *settings, size=8):
     """Exit code, output and seconds of a job of two ranks over the mock network."""
     begin = time.monotonic()
@@ -231,5 +268,5 @@ def test_watchdog(_arguments):
 
 if __name__ == "__main__":
     os.environ.pop("TUTTI_LOG", None)
-    sys.exit({"faults": test_faults, "clean": test_clean, "device_memory": test_device_memory,
+    sys.exit({"faults": test_faults, "clean": test_clean, "device_memory": test_device_memory, "open": test_open,
               "watchdog": test_watchdog, "checked": test_checked, "timeout": test_timeout}[sys.argv[3]](sys.argv[4:]))

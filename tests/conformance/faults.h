@@ -56,6 +56,9 @@ enum class Fault {
   kLeaksContexts,     // destroy leaves the epoll descriptor open
   kControlName,       // the name of the device has a line break
   kFailingCreate,     // create fails
+  kBlockingOpen,      // open does not return
+  kCrashingOpen,      // open ends the process
+  kCrashingClose,     // close ends the process
   kCount,
 };
 
@@ -106,6 +109,9 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(Fault::kCount)
                                                                                                  "leaks_listeners",
                                                                                                  "leaks_contexts",
                                                                                                  "control_name",
-                                                                                                 "failing_create"};
+                                                                                                 "failing_create",
+                                                                                                 "blocking_open",
+                                                                                                 "crashing_open",
+                                                                                                 "crashing_close"};
 
 }  // namespace tutti::mock

@@ -48,6 +48,15 @@ void watch(Context& context, int fd, uint32_t events) {
   if (epoll_ctl(context.events, EPOLL_CTL_MOD, fd, &event) != 0) epoll_ctl(context.events, EPOLL_CTL_ADD, fd, &event);
 }
 
+/// Faults of the load of the image, before the plugin can read its settings: MOCK_LOAD_FAULT names them.
+[[maybe_unused]] const bool loaded = [] {
+  const char* const value = std::getenv("MOCK_LOAD_FAULT");
+  const std::string fault = value == nullptr ? "" : value;
+  while (fault == "blocks") rest(1'000'000);
+  if (fault == "crashes") std::abort();
+  return true;
+}();
+
 // The entries.
 
 int32_t create(void* self, uint64_t /*communicator*/, void** out) {
@@ -378,12 +387,15 @@ int32_t open(const tutti_host* raw, void** self) {
     return network->host.fail(Status(Code::kConfig, "settings.net.mock.fault is '" + name + "', which is no fault"));
   }
   network->fault = static_cast<Fault>(found - kFaultNames.begin());
+  while (network->fault == Fault::kBlockingOpen) rest(1'000'000);
+  if (network->fault == Fault::kCrashingOpen) std::abort();
   network->takes_dmabufs = network->host.boolean("dmabufs");
   *self = network.release();
   return TUTTI_OK;
 }
 
 void close_plugin(void* self) {
+  if (static_cast<Network*>(self)->fault == Fault::kCrashingClose) std::abort();
   delete static_cast<Network*>(self);
 }
 

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "tools/commands.h"
+#include "tools/plugin_test/opening.h"
 #include "tools/plugin_test/report.h"
 #include "tools/plugin_test/request.h"
 #include "tools/plugin_test/runner.h"
@@ -64,18 +65,17 @@ int usage(const std::string& text) {
   return kUsage;
 }
 
-Result<int> test(Request& request) {
-  TUTTI_ASSIGN(const auto plugin, open_plugin(request));
-  const Subject subject{plugin->image().file().string(), plugin->name(), plugin->version(),
-                        std::string(to_string(plugin->kind())), request.seed};
-  const bool has_sides = plugin->kind() == plugin::Kind::kNetwork;
+Result<int> test(const Request& request, const PluginFile& file) {
+  const plugin::Note& note = file.note;
+  const Subject subject{file.path.string(), note.name, note.version, std::string(to_string(note.kind)), request.seed};
+  const bool has_sides = note.kind == plugin::Kind::kNetwork;
   print_subject(subject);
   ProgressLine line;
   const auto show = [&](size_t index, size_t total, const Rule& rule, Where where) {
     line.show(index, total, rule, where);
   };
   TUTTI_ASSIGN(const std::vector<RuleResult> results,
-               has_sides ? run_rules(request, show) : run_trials(request, plugin->kind(), show));
+               has_sides ? run_rules(request, show) : run_trials(request, note.kind, show));
   line.end();
   print_results(results);
   if (!request.json.empty()) TUTTI_TRY(write_json(request.json, subject, results));
@@ -92,9 +92,11 @@ int run(Request& request) {
   }
   if (request.lists) return print_rules(), kSuccess;
   if (request.file.empty()) return usage("plugin test needs the FILE of a plugin, or --list");
-  const auto image = load_image(request);
-  if (!image.ok()) return fail(image.status()), kUsage;
-  const plugin::Kind kind = (*image)->note().kind;
+  const auto opening = try_opening(request);
+  if (!opening.ok()) return fail(opening.status());
+  if (!opening->loaded.ok()) return fail(opening->loaded), kUsage;
+  if (!opening->file) return fail(opening->opened);
+  const plugin::Kind kind = opening->file->note.kind;
   for (const std::string& name : request.rules) {
     const Rule* const rule = find_rule(kind, name);
     if (rule == nullptr) {
@@ -107,8 +109,9 @@ int run(Request& request) {
   if (kind != plugin::Kind::kNetwork && !request.where.empty()) {
     return usage(fmt::format("--where chooses the places of a network; the plugin is of kind {}", to_string(kind)));
   }
+  if (!opening->opened.ok()) return fail(opening->opened);
   if (request.seed == 0) request.seed = std::random_device()();
-  const auto code = test(request);
+  const auto code = test(request, *opening->file);
   return code.ok() ? *code : fail(code.status());
 }
 

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plugin/loader.h"
@@ -27,7 +31,7 @@ struct Request {
   bool is_verbose = false;
 
   // Options of a process that the kit starts for a rule.
-  std::string side;  ///< "0", "1", "both" or kTrialSide; empty: this is the kit's own process
+  std::string side;  ///< "0", "1", "both", kTrialSide or kOpeningSide; empty: this is the kit's own process
   uint32_t side_where = 0;
 
   /// Whether `rules` names the rule.
@@ -42,9 +46,26 @@ inline constexpr int kSharedStateFd = 42;
 /// The side of a process that runs a rule without sides.
 inline constexpr std::string_view kTrialSide = "trial";
 
+/// The side of a process that opens the plugin before any rule runs.
+inline constexpr std::string_view kOpeningSide = "opening";
+
+/// The file that the command line names, with its note.
+struct PluginFile {
+  std::filesystem::path path;
+  plugin::Note note;
+};
+Result<PluginFile> find_plugin(const Request& request);
+
+/// Gets the name of each step that runs code of the plugin, before the step.
+using BeforeStep = std::function<void(std::string_view step)>;
+
 /// Loads and opens the plugin.
 Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request);
-Result<std::shared_ptr<plugin::Image>> load_image(const Request& request);
+/// The two steps of open_plugin().
+Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const PluginFile& file,
+                                                  const BeforeStep& before = {});
+Result<std::shared_ptr<plugin::Plugin>> open_image(const Request& request, std::shared_ptr<plugin::Image> image,
+                                                   const BeforeStep& before = {});
 
 /// Runs one rule in this process, as the kit's child. Returns the exit code.
 Result<int> run_side(const Request& request);

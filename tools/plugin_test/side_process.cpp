@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "plugin/search.h"
+#include "tools/plugin_test/opening.h"
 #include "tools/plugin_test/request.h"
 #include "tools/plugin_test/side.h"
 #include "tools/plugin_test/trial.h"
@@ -48,23 +49,6 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::vect
                             name, fmt::join(files, ", "), fmt::join(searched, ", ")));
 }
 
-Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {
-  const std::string named = plugin::reference_of(plugin::Kind::kNetwork, request.file).plugin;
-  std::filesystem::path file = named;
-  if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
-    auto found = find_file(named, plugin::search_path(config.list("plugins.path")));
-    // A file of this folder has the name: the failure of read_note() states why it is no plugin.
-    if (!found.ok() && !std::filesystem::is_regular_file(named)) return found.status();
-    if (found.ok()) file = *std::move(found);
-  }
-  const auto note = plugin::read_note(file);
-  if (!note.ok()) {
-    return Status(note.status().code(),
-                  fmt::format("{} {}; name the file of a plugin", file.string(), note.status().text()));
-  }
-  return plugin::Image::load(note->kind, note->name, std::filesystem::absolute(file), config.text("plugins.trust"));
-}
-
 SharedState& map_shared_state() {
   void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("the shared state of the kit cannot be mapped");
@@ -91,20 +75,47 @@ Status run_role(const Request& request, uint32_t role, int line, SharedState& sh
 
 }  // namespace
 
-Result<std::shared_ptr<plugin::Image>> load_image(const Request& request) {
+Result<PluginFile> find_plugin(const Request& request) {
   TUTTI_ASSIGN(const config::Config config, configuration(request));
-  return load_image(request, config);
+  const std::string named = plugin::reference_of(plugin::Kind::kNetwork, request.file).plugin;
+  std::filesystem::path file = named;
+  if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
+    auto found = find_file(named, plugin::search_path(config.list("plugins.path")));
+    // A file of this folder has the name: the failure of read_note() states why it is no plugin.
+    if (!found.ok() && !std::filesystem::is_regular_file(named)) return found.status();
+    if (found.ok()) file = *std::move(found);
+  }
+  auto note = plugin::read_note(file);
+  if (!note.ok()) {
+    return Status(note.status().code(),
+                  fmt::format("{} {}; name the file of a plugin", file.string(), note.status().text()));
+  }
+  return PluginFile{std::filesystem::absolute(file), *std::move(note)};
 }
 
-Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
+Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const PluginFile& file,
+                                                  const BeforeStep& before) {
+  TUTTI_ASSIGN(const config::Config config, configuration(request));
+  return plugin::Image::load(file.note.kind, file.note.name, file.path, config.text("plugins.trust"), before);
+}
+
+Result<std::shared_ptr<plugin::Plugin>> open_image(const Request& request, std::shared_ptr<plugin::Image> image,
+                                                   const BeforeStep& before) {
   TUTTI_ASSIGN(config::Config config, configuration(request));
-  TUTTI_ASSIGN(auto image, load_image(request, config));
+  if (before) before("entry 'open'");
   return plugin::Plugin::open(std::move(image), config,
                               plugin::reference_of(plugin::Kind::kNetwork, request.file).file);
 }
 
+Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
+  TUTTI_ASSIGN(const PluginFile file, find_plugin(request));
+  TUTTI_ASSIGN(auto image, load_image(request, file));
+  return open_image(request, std::move(image));
+}
+
 Result<int> run_side(const Request& request) {
   if (request.side == kTrialSide) return run_trial(request);
+  if (request.side == kOpeningSide) return run_opening(request);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   SharedState& shared_state = map_shared_state();
   if (request.side != "both") {
