@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plugin_test/opening.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,6 +17,7 @@
 #include "tools/launch.h"
 #include "tools/plugin_test/calls.h"
 #include "tools/plugin_test/process.h"
+#include "tools/plugin_test/shared_memory.h"
 #include "tools/plugin_test/trial.h"
 
 namespace tutti::tools::plugin_test {
@@ -49,11 +45,6 @@ Status status_of(const nlohmann::json& line) {
 class Opener {
  public:
   explicit Opener(const Request& request) : request_(request) {}
-  ~Opener() {
-    if (shared_state_ != nullptr) munmap(shared_state_, sizeof(SharedTrialState));
-  }
-  Opener(const Opener&) = delete;
-  Opener& operator=(const Opener&) = delete;
   Result<Opening> run();
 
  private:
@@ -70,7 +61,7 @@ class Opener {
   std::string file() const { return opening_.file ? opening_.file->path.string() : request_.file; }
 
   const Request& request_;
-  SharedTrialState* shared_state_ = nullptr;
+  SharedMemory<SharedTrialState> shared_state_;
   base::Fd results_;
   Process process_;
   std::string unread_;
@@ -79,40 +70,22 @@ class Opener {
 };
 
 Status Opener::start() {
-  const base::Fd shared_state(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
-  if (!shared_state.valid() || ftruncate(shared_state.get(), sizeof(SharedTrialState)) != 0) {
-    return base::system_error("cannot make the shared state");
-  }
-  void* const memory =
-      mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, shared_state.get(), 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state");
-  shared_state_ = static_cast<SharedTrialState*>(memory);
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
-  results_ = base::Fd(pipes[0]);
-  const base::Fd reports(pipes[1]);
+  TUTTI_ASSIGN(shared_state_, SharedMemory<SharedTrialState>::make());
+  TUTTI_ASSIGN(Pipe reports, make_pipe());
+  results_ = std::move(reports.reader);
   std::vector<std::string> words = {own_program(), "plugin", "test",
                                     request_.file, "--side", std::string(kOpeningSide)};
-  if (!request_.config_file.empty()) words.insert(words.end(), {"--config", request_.config_file});
-  for (const std::string& setting : request_.settings) words.insert(words.end(), {"--set", setting});
+  append_configuration(request_, words);
   constexpr bool kQuiet = false;  // the log of `open`, and the text about a static initialiser that throws
-  TUTTI_ASSIGN(process_,
-               Process::start(words, {{reports.get(), kResultsFd}, {shared_state.get(), kSharedStateFd}}, kQuiet));
+  TUTTI_ASSIGN(
+      process_,
+      Process::start(words, {{reports.writer.get(), kResultsFd}, {shared_state_.fd(), kSharedStateFd}}, kQuiet));
   return {};
 }
 
 void Opener::read_results() {
-  std::array<char, 4096> piece{};
-  pollfd ready{results_.get(), POLLIN, 0};
-  while (poll(&ready, 1, 0) > 0) {
-    const ssize_t size = read(results_.get(), piece.data(), piece.size());
-    if (size <= 0) break;
-    unread_.append(piece.data(), static_cast<size_t>(size));
-  }
-  for (size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
-    take(nlohmann::json::parse(unread_.substr(0, end)));
-    unread_.erase(0, end + 1);
-  }
+  read_available(results_, unread_);
+  while (const auto line = take_line(unread_)) take(nlohmann::json::parse(*line));
 }
 
 void Opener::take(const nlohmann::json& line) {
@@ -183,26 +156,22 @@ Result<Opening> try_opening(const Request& request) {
 
 Result<int> run_opening(const Request& request) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  void* const memory = mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state of the kit");
-  auto& shared_state = *static_cast<SharedTrialState*>(memory);
-  const auto enter = [&](std::string_view step) {
-    shared_state.entry = {};
-    std::copy_n(step.begin(), std::min(step.size(), shared_state.entry.size() - 1), shared_state.entry.begin());
-    shared_state.since_ns.store(now_ns(), std::memory_order_release);
-  };
-  const auto file = find_plugin(request);
+  TUTTI_ASSIGN(const auto shared_state, SharedMemory<SharedTrialState>::at(kSharedStateFd));
+  const auto enter = [&](std::string_view step) { shared_state->enter(step); };
+  auto config = configuration(request);
+  if (!config.ok()) return report_failure("load", config.status()).ok() ? 0 : 1;
+  const auto file = find_plugin(request, *config);
   if (!file.ok()) return report_failure("load", file.status()).ok() ? 0 : 1;
   TUTTI_TRY(report({{"step", "note"},
                     {"file", file->path.string()},
                     {"kind", static_cast<uint32_t>(file->note.kind)},
                     {"name", file->note.name},
                     {"version", file->note.version}}));
-  auto image = load_image(request, *file, enter);
+  auto image = load_image(*file, *config, enter);
   if (!image.ok()) {
     TUTTI_TRY(report_failure("load", image.status()));
   } else {
-    auto plugin = open_image(request, *std::move(image), enter);
+    auto plugin = open_image(request, *std::move(image), *config, enter);
     TUTTI_TRY(report_failure("open", plugin.ok() ? Status() : plugin.status()));
     enter("entry 'close'");
     if (plugin.ok()) plugin->reset();

@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -70,6 +73,30 @@ Process& Process::operator=(Process&& other) noexcept {
     status_ = other.status_;
   }
   return *this;
+}
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
+  return Pipe{base::Fd(ends[0]), base::Fd(ends[1])};
+}
+
+void read_available(const base::Fd& reader, std::string& text) {
+  std::array<char, 65536> piece{};
+  pollfd ready{reader.get(), POLLIN, 0};
+  while (poll(&ready, 1, 0) > 0) {
+    const ssize_t size = read(reader.get(), piece.data(), piece.size());
+    if (size <= 0) return;
+    text.append(piece.data(), static_cast<size_t>(size));
+  }
+}
+
+std::optional<std::string> take_line(std::string& text) {
+  const size_t end = text.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = text.substr(0, end);
+  text.erase(0, end + 1);
+  return line;
 }
 
 std::string how_ended(int status) {

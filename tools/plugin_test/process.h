@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,18 @@ class Process {
   pid_t pid_ = 0;
   int status_ = 0;
 };
+
+/// A pipe for the reports of started processes.
+struct Pipe {
+  base::Fd reader, writer;
+};
+Result<Pipe> make_pipe();
+
+/// Appends what has come through a pipe, without waiting.
+void read_available(const base::Fd& reader, std::string& text);
+
+/// Removes the first line of `text` and returns it without its end. Nothing: no line is whole.
+std::optional<std::string> take_line(std::string& text);
 
 /// "by signal Killed" or "with exit code 3". `status`: of waitpid.
 std::string how_ended(int status);

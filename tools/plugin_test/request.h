@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config.h"
 #include "plugin/loader.h"
 #include "tutti/status.h"
 
@@ -49,12 +50,17 @@ inline constexpr std::string_view kTrialSide = "trial";
 /// The side of a process that opens the plugin before any rule runs.
 inline constexpr std::string_view kOpeningSide = "opening";
 
+/// The configuration of the plugin and its rules.
+Result<config::Config> configuration(const Request& request);
+/// The options of a process that is to have the same configuration.
+void append_configuration(const Request& request, std::vector<std::string>& words);
+
 /// The file that the command line names, with its note.
 struct PluginFile {
   std::filesystem::path path;
   plugin::Note note;
 };
-Result<PluginFile> find_plugin(const Request& request);
+Result<PluginFile> find_plugin(const Request& request, const config::Config& config);
 
 /// Gets the name of each step that runs code of the plugin, before the step.
 using BeforeStep = std::function<void(std::string_view step)>;
@@ -62,10 +68,10 @@ using BeforeStep = std::function<void(std::string_view step)>;
 /// Loads and opens the plugin.
 Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request);
 /// The two steps of open_plugin().
-Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const PluginFile& file,
+Result<std::shared_ptr<plugin::Image>> load_image(const PluginFile& file, const config::Config& config,
                                                   const BeforeStep& before = {});
 Result<std::shared_ptr<plugin::Plugin>> open_image(const Request& request, std::shared_ptr<plugin::Image> image,
-                                                   const BeforeStep& before = {});
+                                                   config::Config& config, const BeforeStep& before = {});
 
 /// Runs one rule in this process, as the kit's child. Returns the exit code.
 Result<int> run_side(const Request& request);

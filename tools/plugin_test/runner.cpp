@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include "tools/plugin_test/calls.h"
 #include "tools/plugin_test/child_trial.h"
 #include "tools/plugin_test/process.h"
+#include "tools/plugin_test/shared_memory.h"
 
 namespace tutti::tools::plugin_test {
 namespace {
@@ -39,11 +38,6 @@ class Run : public ChildTrial {
  public:
   Run(const Request& request, const Rule& rule, Where where, const Namespaces* namespaces)
       : request_(request), rule_(rule), where_(where), namespaces_(namespaces) {}
-  ~Run() override {
-    if (shared_state_ != nullptr) munmap(shared_state_, sizeof(SharedState));
-  }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
 
  private:
   struct Report {
@@ -64,7 +58,7 @@ class Run : public ChildTrial {
   const Rule& rule_;
   Where where_;
   const Namespaces* namespaces_;
-  SharedState* shared_state_ = nullptr;
+  SharedMemory<SharedState> shared_state_;
   std::vector<Process> processes_;
   std::string unread_;
   std::vector<Report> reports_;
@@ -81,29 +75,23 @@ std::vector<std::string> Run::arguments(const std::string& side) const {
     words.push_back(word);
   }
   if (request_.is_long) words.push_back("--long");
-  if (!request_.config_file.empty()) words.insert(words.end(), {"--config", request_.config_file});
-  for (const std::string& setting : request_.settings) words.insert(words.end(), {"--set", setting});
+  append_configuration(request_, words);
   return words;
 }
 
 Status Run::start() {
-  const base::Fd shared_state(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
-  if (!shared_state.valid() || ftruncate(shared_state.get(), sizeof(SharedState)) != 0)
-    return base::system_error("cannot make the shared state");
-  void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, shared_state.get(), 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state");
-  shared_state_ = static_cast<SharedState*>(memory);
-  int pipes[2], line[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
-  results_ = base::Fd(pipes[0]);
-  const base::Fd reports(pipes[1]);
+  TUTTI_ASSIGN(shared_state_, SharedMemory<SharedState>::make());
+  TUTTI_ASSIGN(Pipe reports, make_pipe());
+  results_ = std::move(reports.reader);
+  int line[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0) return base::system_error("cannot make a line");
   const base::Fd first(line[0]), second(line[1]);
   const auto launch = [&](const std::string& side, int end) -> Status {
-    TUTTI_ASSIGN(Process process,
-                 Process::start(arguments(side),
-                                {{end, kLineFd}, {reports.get(), kResultsFd}, {shared_state.get(), kSharedStateFd}},
-                                !request_.is_verbose));
+    TUTTI_ASSIGN(
+        Process process,
+        Process::start(arguments(side),
+                       {{end, kLineFd}, {reports.writer.get(), kResultsFd}, {shared_state_.fd(), kSharedStateFd}},
+                       !request_.is_verbose));
     processes_.push_back(std::move(process));
     return {};
   };
@@ -113,17 +101,10 @@ Status Run::start() {
 }
 
 void Run::read_results() {
-  std::array<char, 4096> piece{};
-  pollfd ready{results_.get(), POLLIN, 0};
-  while (poll(&ready, 1, 0) > 0) {
-    const ssize_t size = read(results_.get(), piece.data(), piece.size());
-    if (size <= 0) break;
-    unread_.append(piece.data(), static_cast<size_t>(size));
-  }
-  for (size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
-    const auto line = nlohmann::json::parse(unread_.substr(0, end));
+  read_available(results_, unread_);
+  while (const auto text = take_line(unread_)) {
+    const auto line = nlohmann::json::parse(*text);
     reports_.push_back({line["role"], line["result"], line["rule"], line["text"]});
-    unread_.erase(0, end + 1);
   }
 }
 

@@ -2,7 +2,6 @@
 // A process that the kit starts: it runs one side of a rule, or both sides in two threads.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
@@ -13,6 +12,7 @@
 #include "plugin/search.h"
 #include "tools/plugin_test/opening.h"
 #include "tools/plugin_test/request.h"
+#include "tools/plugin_test/shared_memory.h"
 #include "tools/plugin_test/side.h"
 #include "tools/plugin_test/trial.h"
 #include "tools/session.h"
@@ -23,12 +23,6 @@ namespace {
 constexpr uint64_t kLarge = uint64_t{64} << 20;
 constexpr uint64_t kLongLarge = uint64_t{1} << 30;
 constexpr const char* kPeerLoss = "1s";  // a dead peer is noticed before the deadline of a rule
-
-Result<config::Config> configuration(const Request& request) {
-  auto settings = split_settings(request.settings);
-  settings.insert(settings.begin(), {"timeouts.peer_loss", kPeerLoss});
-  return load_config(request.config_file, settings);
-}
 
 /// The file of the network with this name; if there is none, the file of a plugin of a different kind. TUTTI-P01: there
 /// is no such file of any kind.
@@ -47,12 +41,6 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::vect
                 fmt::format("TUTTI-P01 plugin '{}' not found: no {} in {}; give its file, or its folder "
                             "in plugins.path",
                             name, fmt::join(files, ", "), fmt::join(searched, ", ")));
-}
-
-SharedState& map_shared_state() {
-  void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
-  if (memory == MAP_FAILED) throw std::runtime_error("the shared state of the kit cannot be mapped");
-  return *static_cast<SharedState*>(memory);
 }
 
 /// Opens the plugin once per side, as communicators do, and runs the rule.
@@ -75,8 +63,18 @@ Status run_role(const Request& request, uint32_t role, int line, SharedState& sh
 
 }  // namespace
 
-Result<PluginFile> find_plugin(const Request& request) {
-  TUTTI_ASSIGN(const config::Config config, configuration(request));
+Result<config::Config> configuration(const Request& request) {
+  auto settings = split_settings(request.settings);
+  settings.insert(settings.begin(), {"timeouts.peer_loss", kPeerLoss});
+  return load_config(request.config_file, settings);
+}
+
+void append_configuration(const Request& request, std::vector<std::string>& words) {
+  if (!request.config_file.empty()) words.insert(words.end(), {"--config", request.config_file});
+  for (const std::string& setting : request.settings) words.insert(words.end(), {"--set", setting});
+}
+
+Result<PluginFile> find_plugin(const Request& request, const config::Config& config) {
   const std::string named = plugin::reference_of(plugin::Kind::kNetwork, request.file).plugin;
   std::filesystem::path file = named;
   if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
@@ -93,31 +91,31 @@ Result<PluginFile> find_plugin(const Request& request) {
   return PluginFile{std::filesystem::absolute(file), *std::move(note)};
 }
 
-Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const PluginFile& file,
+Result<std::shared_ptr<plugin::Image>> load_image(const PluginFile& file, const config::Config& config,
                                                   const BeforeStep& before) {
-  TUTTI_ASSIGN(const config::Config config, configuration(request));
   return plugin::Image::load(file.note.kind, file.note.name, file.path, config.text("plugins.trust"), before);
 }
 
 Result<std::shared_ptr<plugin::Plugin>> open_image(const Request& request, std::shared_ptr<plugin::Image> image,
-                                                   const BeforeStep& before) {
-  TUTTI_ASSIGN(config::Config config, configuration(request));
+                                                   config::Config& config, const BeforeStep& before) {
   if (before) before("entry 'open'");
   return plugin::Plugin::open(std::move(image), config,
                               plugin::reference_of(plugin::Kind::kNetwork, request.file).file);
 }
 
 Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
-  TUTTI_ASSIGN(const PluginFile file, find_plugin(request));
-  TUTTI_ASSIGN(auto image, load_image(request, file));
-  return open_image(request, std::move(image));
+  TUTTI_ASSIGN(config::Config config, configuration(request));
+  TUTTI_ASSIGN(const PluginFile file, find_plugin(request, config));
+  TUTTI_ASSIGN(auto image, load_image(file, config));
+  return open_image(request, std::move(image), config);
 }
 
 Result<int> run_side(const Request& request) {
   if (request.side == kTrialSide) return run_trial(request);
   if (request.side == kOpeningSide) return run_opening(request);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  SharedState& shared_state = map_shared_state();
+  TUTTI_ASSIGN(const auto memory, SharedMemory<SharedState>::at(kSharedStateFd));
+  SharedState& shared_state = *memory;
   if (request.side != "both") {
     const uint32_t role = request.side == "0" ? 0 : 1;
     TUTTI_TRY(run_role(request, role, kLineFd, shared_state));

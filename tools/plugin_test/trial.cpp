@@ -2,7 +2,6 @@
 #include "tools/plugin_test/trial.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "tools/plugin_test/calls.h"
+#include "tools/plugin_test/shared_memory.h"
 
 namespace tutti::tools::plugin_test {
 namespace {
@@ -73,10 +73,14 @@ void Trial::answer(const std::string& line) {
   answers_ += '\n';
 }
 
+void SharedTrialState::enter(std::string_view name) {
+  entry = {};
+  std::copy_n(name.begin(), std::min(name.size(), entry.size() - 1), entry.begin());
+  since_ns.store(now_ns(), std::memory_order_release);
+}
+
 Trial::Visible::Visible(SharedTrialState& shared_state, std::string_view entry) : shared_state_(shared_state) {
-  shared_state.entry = {};
-  std::copy_n(entry.begin(), std::min(entry.size(), shared_state.entry.size() - 1), shared_state.entry.begin());
-  shared_state.since_ns.store(now_ns(), std::memory_order_release);
+  shared_state.enter(entry);
 }
 
 std::string_view prefix(plugin::Kind kind) {
@@ -115,12 +119,11 @@ std::string crashes_rule(plugin::Kind kind) {
 
 Result<int> run_trial(const Request& request) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  void* const memory = mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state of the kit");
+  TUTTI_ASSIGN(const auto shared_state, SharedMemory<SharedTrialState>::at(kSharedStateFd));
   Trial::Options options;
   options.rule = find_rule(request.rules.front());
   options.request = &request;
-  options.shared_state = static_cast<SharedTrialState*>(memory);
+  options.shared_state = &*shared_state;
   options.results = kResultsFd;
   TUTTI_ASSIGN(options.plugin, open_plugin(request));
   Trial trial(std::move(options));

@@ -25,6 +25,9 @@ struct SharedTrialState {
   std::atomic<int64_t> since_ns;  ///< when the entry was called, on the steady clock; 0: no entry. Release and acquire:
                                   ///< `entry` is written before
   std::array<char, 32> entry;
+
+  /// The entry is called now.
+  void enter(std::string_view name);
 };
 
 /// Ends each of the four parts of a report: result, rule, text, answers.

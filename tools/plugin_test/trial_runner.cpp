@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plugin_test/trial_runner.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +15,7 @@
 #include "tools/plugin_test/calls.h"
 #include "tools/plugin_test/child_trial.h"
 #include "tools/plugin_test/process.h"
+#include "tools/plugin_test/shared_memory.h"
 #include "tools/plugin_test/trial.h"
 
 namespace tutti::tools::plugin_test {
@@ -30,17 +27,12 @@ constexpr double kEntryLimit = 10;  // seconds; plans of many ranks on a busy ma
 class Attempt : public ChildTrial {
  public:
   Attempt(const Request& request, plugin::Kind kind, const Rule& rule) : request_(request), kind_(kind), rule_(rule) {}
-  ~Attempt() override {
-    if (shared_state_ != nullptr) munmap(shared_state_, sizeof(SharedTrialState));
-  }
-  Attempt(const Attempt&) = delete;
-  Attempt& operator=(const Attempt&) = delete;
 
   std::string answers() const { return part(3); }
 
  private:
   Status start() override;
-  void read_results() override;
+  void read_results() override { read_available(results_, output_); }
   bool has_ended() override { return process_.has_ended(); }
   std::optional<RuleResult> hangs(double seconds) const override;
   std::string part(size_t index) const;
@@ -53,7 +45,7 @@ class Attempt : public ChildTrial {
   const Request& request_;
   plugin::Kind kind_;
   const Rule& rule_;
-  SharedTrialState* shared_state_ = nullptr;
+  SharedMemory<SharedTrialState> shared_state_;
   Process process_;
   std::string output_;
 };
@@ -70,38 +62,19 @@ std::string Attempt::part(size_t index) const {
 }
 
 Status Attempt::start() {
-  const base::Fd shared_state(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
-  if (!shared_state.valid() || ftruncate(shared_state.get(), sizeof(SharedTrialState)) != 0) {
-    return base::system_error("cannot make the shared state");
-  }
-  void* const memory =
-      mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, shared_state.get(), 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state");
-  shared_state_ = static_cast<SharedTrialState*>(memory);
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
-  results_ = base::Fd(pipes[0]);
-  const base::Fd reports(pipes[1]);
+  TUTTI_ASSIGN(shared_state_, SharedMemory<SharedTrialState>::make());
+  TUTTI_ASSIGN(Pipe reports, make_pipe());
+  results_ = std::move(reports.reader);
   std::vector<std::string> words = {"/proc/self/exe", "plugin",
                                     "test",           request_.file,
                                     "--side",         std::string(kTrialSide),
                                     "--rule",         std::string(rule_.number),
                                     "--seed",         fmt::to_string(request_.seed)};
-  if (!request_.config_file.empty()) words.insert(words.end(), {"--config", request_.config_file});
-  for (const std::string& setting : request_.settings) words.insert(words.end(), {"--set", setting});
-  TUTTI_ASSIGN(process_, Process::start(words, {{reports.get(), kResultsFd}, {shared_state.get(), kSharedStateFd}},
-                                        !request_.is_verbose));
+  append_configuration(request_, words);
+  TUTTI_ASSIGN(process_,
+               Process::start(words, {{reports.writer.get(), kResultsFd}, {shared_state_.fd(), kSharedStateFd}},
+                              !request_.is_verbose));
   return {};
-}
-
-void Attempt::read_results() {
-  std::array<char, 65536> piece{};
-  pollfd ready{results_.get(), POLLIN, 0};
-  while (poll(&ready, 1, 0) > 0) {
-    const ssize_t size = read(results_.get(), piece.data(), piece.size());
-    if (size <= 0) return;
-    output_.append(piece.data(), static_cast<size_t>(size));
-  }
 }
 
 std::optional<RuleResult> Attempt::hangs(double seconds) const {
