@@ -27,12 +27,6 @@ struct Variable {
 constexpr std::array kQuiet = {Variable{"UCX_MEM_EVENTS", "UCX_MEM_EVENTS=n"},
                                Variable{"UCX_ERROR_SIGNALS", "UCX_ERROR_SIGNALS="}};
 
-template <class Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 /// Loads the library with the variables in the environment. Variables that the user has set keep their values.
 /// Other threads may read the environment meanwhile, and setenv() could free the list that these threads read. So
 /// another list stands in for it, and is never freed. If a thread calls setenv() meanwhile, its copy of the list stays.
@@ -53,8 +47,9 @@ void* open_quietly() {
 /// The name of the first function that the library lacks; null: it has all.
 const char* find_functions(void* library) {
   const char* missing = nullptr;
-  const auto need = [&](const char* name, auto& function) {
-    if (!find(library, name, function) && missing == nullptr) missing = name;
+  const auto need = [&]<class Function>(const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr && missing == nullptr) missing = name;
   };
   need("ucp_cleanup", ucp.cleanup);
   need("ucp_config_modify", ucp.config_modify);

@@ -130,9 +130,10 @@ transport::Paths Racks::paths(uint32_t rank, const std::vector<tuner::Network>& 
 }
 
 std::string Racks::warning() const {
+  const auto has_rack = [](const std::optional<size_t>& rack) { return rack.has_value(); };
+  if (network_.empty() || std::ranges::any_of(rack_of_rank_, has_rack)) return {};
   const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
-  const bool any = std::ranges::any_of(rack_of_rank_, [](const auto& rack) { return rack.has_value(); });
-  if (network_.empty() || any || hosts.size() < 2) return {};
+  if (hosts.size() < 2) return {};
   return fmt::format("{} is '{}' and has no effect: no rack of {} holds one of the hosts {}; correct the patterns",
                      kNetwork, network_, kRacks, fmt::join(hosts, ", "));
 }
